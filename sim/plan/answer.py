@@ -1,6 +1,7 @@
 """Plan a deployment: search every candidate, rank those that meet the targets, and measure their headroom."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,11 +30,14 @@ ALONE_GPUS = 8
 ALONE_LOAD = 1e-4
 """Factor on the load of that run."""
 
-CHECK_SEEDS = 3
-"""Most replications in checks of an answer: its headroom, and longer service times."""
+CHECK_SEEDS = 1
+"""Replications in checks of an answer: its headroom, and longer service times. They draw what the answer's first did."""
 
 RELAXATIONS = 10
 """Times that a queue forgets its start in a run whose cluster counts as able to carry the load."""
+
+MAX_PASSES = 20
+"""Most times that a run repeats its requests. A cluster that needs more is so near saturation that it is overloaded."""
 
 MORE_GPUS = 4
 """GPUs that are added at most to an answer in the check of its service time, beside the share of its error."""
@@ -339,8 +343,13 @@ class _Planner:
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
             return self._meet([((each, HEADROOM_FACTORS[index], 1.0), sizes[each]) for each, index in tried])
 
+        def lowest_overload(each: Ranked) -> int:
+            """Return the index of the lowest factor whose work alone fills the cluster, if it is fixed."""
+            most = each.result.devices / each.gpus_kept_busy if each.result.candidate.is_plain else math.inf
+            return bisect_left(HEADROOM_FACTORS, most)
+
         ends = bisect(
-            dict.fromkeys(sizes, (-1, len(HEADROOM_FACTORS))),
+            {each.result.candidate: (-1, lowest_overload(each)) for each in ranked},
             lambda low, high: (low + high) // 2 if high - low > 1 else None,
             hold,
         )
@@ -455,10 +464,19 @@ class _Planner:
             for (candidate, load, service), trial in trials
         ]
         summaries = self._runs.measure(runs)
-        self.runs += len(runs)
-        return [self._outcome(run, summaries[run]) for run in runs]
+        passes = {run: self._passes(run, summaries[run]) for run in runs}
+        longer = {
+            run: run._replace(repeats=count)
+            for run, count in passes.items()
+            if 1 < count <= MAX_PASSES and run.candidate.is_plain
+        }
+        measured = self._runs.measure(list(longer.values()))
+        summaries |= {run: measured[long] for run, long in longer.items()}
+        self.runs += len(runs) + len(longer)
+        return [self._outcome(run, summaries[run], passes[run] > 1 and run not in longer) for run in runs]
 
-    def _outcome(self, run: Run, summary: Summary | str) -> Outcome:
+    def _outcome(self, run: Run, summary: Summary | str, is_saturated: bool) -> Outcome:
+        """Return the outcome of a run; one that is too near saturation for its length counts as overloaded."""
         if isinstance(summary, str):
             self.errors.setdefault(run.candidate, []).append(summary)
             return Outcome((math.inf,) * len(self._spec.targets), False, run.gpus + 1.0, 1.0)
@@ -469,20 +487,26 @@ class _Planner:
         busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["load"]["verdict"] == "overloaded" or self._is_too_short(summary, busy / devices),
+            summary["load"]["verdict"] == "overloaded" or is_saturated,
             busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
             busy <= LIGHT * devices,
         )
 
-    def _is_too_short(self, summary: Summary, busy: float) -> bool:
-        """Return True if a run with drawn arrivals is too short for its load, so that its queue has not built up.
+    def _passes(self, run: Run, summary: Summary | str) -> int:
+        """Return how often the requests of a run must come for its queue to build up; 1 where once is enough.
 
-        A queue forgets its start after some 1 / (1 - load)^2 requests (heavy traffic; Whitt 1989, "Planning queueing
-        simulations"). A run has `RELAXATIONS` times as many, and a cluster that would need more is taken as overloaded.
+        A queue forgets its start after some 1 / (1 - load)^2 requests (Whitt, "Planning queueing simulations",
+        Management Science 35, 1989), and a run needs `RELAXATIONS` times as many. Times that are not drawn are a log's
+        own, and are replayed as they were.
         """
-        is_drawn = self._spec.replications > 1
-        return is_drawn and (busy >= 1 or summary["requests"]["arrived"] * (1 - busy) ** 2 < RELAXATIONS)
+        if isinstance(summary, str) or self._spec.replications == 1 or summary["load"]["verdict"] == "overloaded":
+            return 1
+        devices = run.candidate.devices(run.gpus)
+        idle = 1 - gpus_kept_busy(summary, devices) / devices
+        if idle <= 0:
+            return MAX_PASSES + 1
+        return math.ceil(RELAXATIONS / idle**2 / summary["requests"]["arrived"])
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
         """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""

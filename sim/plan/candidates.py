@@ -30,6 +30,7 @@ from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
+from mezzotint.sim.run.config.plugins import TARGET
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.gpus import check_assumed
 from mezzotint.sim.run.simulate import assemble
@@ -291,6 +292,7 @@ class _Catalogue:
         controller = plain.get("controller") or {}
         rents = "startup_s" in controller  # of a controller that orders GPUs while a run goes on
         cache: Start | None = None if not has_cache else "empty" if self._cache == "empty" else "warm"
+        is_plain = plain.get("cache") is None and str(plain["executor"][TARGET]).endswith(".Sequential")
         composed = []
         for name, few in itertools.product(names, FEW if others else (0,)):
             config = self._compose(*words, f"cluster={'pools' if few else first}", f"models={name}")
@@ -307,7 +309,7 @@ class _Catalogue:
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidate = Candidate(
                 design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
-                *rate_key(config), service, self._work(config, first), cache, step=_group_size(plain),
+                *rate_key(config), service, is_plain, self._work(config, first), cache, step=_group_size(plain),
                 period_s=_longest_period_s(controller), scaled=self._scaled(kinds, family[name]),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))

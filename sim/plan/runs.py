@@ -12,6 +12,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.traffic import repeated
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
@@ -29,7 +30,7 @@ DROPPED = ("wall",)
 class Run(NamedTuple):
     """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds.
 
-    ``alone`` is the number of first requests to run; 0 runs all of them.
+    ``alone`` is the number of first requests to run; 0 runs all of them, ``repeats`` times over.
     """
 
     candidate: Candidate
@@ -38,6 +39,7 @@ class Run(NamedTuple):
     load: float = 1.0
     service: float = 1.0
     alone: int = 0
+    repeats: int = 1
 
 
 class Runs:
@@ -60,35 +62,46 @@ class Runs:
 
         Raises what ``simulate`` raises for an input that no run could use.
         """
-        return dict(zip(runs, self.measure_configs([run.candidate.config(*run[1:]) for run in runs]), strict=True))
+        configs = [run.candidate.config(run.gpus, run.seed, run.load, run.service, run.alone) for run in runs]
+        return dict(zip(runs, self.measure_configs(configs, [run.repeats for run in runs]), strict=True))
 
-    def measure_configs(self, configs: Sequence[Mapping[str, Any]]) -> list[Summary | str]:
-        """Return the summary of the run of each resolved configuration; see ``measure``."""
-        paths = [self._folder / f"{digest(config)}.json" for config in configs]
+    def measure_configs(
+        self, configs: Sequence[Mapping[str, Any]], repeats: Sequence[int] | None = None
+    ) -> list[Summary | str]:
+        """Return the summary of the run of each resolved configuration; see ``measure`` and ``Run``."""
+        calls_of = list(zip(configs, repeats or [1] * len(configs), strict=True))
+        paths = [self._folder / _file_name(config, count) for config, count in calls_of]
         results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths}
-        missing = {path: config for path, config in zip(paths, configs, strict=True) if results[path] is None}
-        calls = [partial(_run, path, config) for path, config in missing.items()]
+        missing = {path: call for path, call in zip(paths, calls_of, strict=True) if results[path] is None}
+        calls = [partial(_run, path, *call) for path, call in missing.items()]
         for path, error in run_calls(calls, self._jobs, self._launcher):
             results[path] = error or read_kept(path, warn)
             self._tick()
         return [results[path] or f"{path}: was removed while the plan ran" for path in paths]
 
 
+def _file_name(config: Mapping[str, Any], repeats: int) -> str:
+    return f"{digest(config)}.json" if repeats == 1 else f"{digest(config)}-{repeats}.json"
+
+
 @lru_cache(maxsize=8)
-def _trace(source: str, seed: int) -> Trace:
+def _trace(source: str, seed: int, repeats: int) -> Trace:
     """Load a trace once for the runs of all candidates: drawing one takes as long as replaying it.
 
     Args:
         source: the configuration of the trace, as JSON.
+        repeats: the requests come so many times over, for a longer run at drawn times.
     """
+    if repeats > 1:
+        return repeated(_trace(source, seed, 1), repeats)
     built: Source = build(json.loads(source), "trace", Source)
     return built.load(stream(seed, TRACE))
 
 
-def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
+def _run(path: Path, config: Mapping[str, Any], repeats: int) -> tuple[Path, str | None]:
     """Make one run and keep its summary; return its file and its error, if any."""
     try:
-        trace = _trace(json.dumps(config["trace"], default=str), config["seed"])
+        trace = _trace(json.dumps(config["trace"], default=str), config["seed"], repeats)
         summary = simulate(config, trace=trace).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())

@@ -244,3 +244,13 @@ def find_starts(
             f"controller ({period_s:g} s); below {PERIODS} its start may show; take a longer trace or a lower rate"
         )
     return starts, earlier, notes
+
+
+def repeated(trace: Trace, repeats: int) -> Trace:
+    """Return a trace of the same requests, ``repeats`` times over, one pass after another."""
+    ids = np.char.mod("%d", np.arange(len(trace) * repeats))
+    shift_s = np.repeat(np.arange(repeats) * (float(trace.arrival_s[-1]) + 1.0), len(trace))
+    table = pa.concat_tables([trace.table] * repeats)
+    for name, values in (("request_id", ids), ("arrival_s", np.tile(trace.arrival_s, repeats) + shift_s)):
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
+    return make(table, name=trace.name, source=trace.source, notes=trace.notes)

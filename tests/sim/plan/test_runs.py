@@ -48,7 +48,7 @@ def test_interrupted_plan_goes_on_and_runs_nothing_twice(
         if stop[0] == 0:
             raise KeyboardInterrupt
         stop[0] -= 1
-        made.append(json.dumps(config, sort_keys=True, default=str))
+        made.append((json.dumps(config, sort_keys=True, default=str), len(options["trace"])))
         return simulate(config, **options)
 
     monkeypatch.setattr(runs, "simulate", counted)
