@@ -138,6 +138,8 @@ def _cache_words(best: Ranked) -> str:
         return ""
     lasts = f"{warming.requests:,} requests" + ("" if warming.hours is None else f", {duration(3600 * warming.hours)}")
     costs = f", ${warming.usd:,.2f} more in all" if warming.usd else ""
+    if best.from_empty is not None and best.from_empty.devices == best.result.devices:
+        return " It also meets the target while its cache is empty."
     if best.from_empty is None:
         return f" Its cache is warm: from an empty one no cluster in range meets the target ({lasts})."
     return f" Its cache is warm; until it is ({lasts}{costs}) it takes {best.from_empty.cluster}."

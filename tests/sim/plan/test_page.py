@@ -153,6 +153,8 @@ def test_saving_and_the_empty_cache_stand_beside_the_cluster() -> None:
     assert "Beside the baseline it saves $0.65 per hour and 1 GPU." in sentence(answer)
     assert "until it is (1,500 requests, 2.5 h, $12.00 more in all) it takes 3 x l40s." in sentence(answer)
     assert as_json(answer, "")["ranked"][0]["from_empty"]["count"] == 3
+    same = replace(answer.ranked[0], from_empty=ranked(2).result)
+    assert "It also meets the target while its cache is empty." in sentence(plan(same))
     assert len(columns(answer)) < 12
 
 
