@@ -144,7 +144,10 @@ def test_plan_gives_what_the_command_line_writes(tmp_path: Path, monkeypatch: py
     plan = mezzotint.plan(
         *words, target="p95<10s", model="sdxl", gpus=["l40s"], designs=["vanilla"], rate_rpm=20, replications=2
     )
-    assert plan.table["count"].tolist() == [1]
+    assert plan.table["cluster"].tolist() == ["1 x l40s"]
+    assert plan.table["p95_s"].tolist() == plan.clusters["p95_s"][plan.clusters["count"] == 1].tolist()
+    assert {"work", "basis", "load", "verdict"} <= set(plan.table)
+    assert len(plan.table.columns) < 12
     assert set(plan.clusters["meets"]) == {True}
     assert "</svg>" in plan.plot()._repr_svg_()
     assert plan.save("mine") == Path("mine/plan.html")

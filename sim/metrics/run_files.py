@@ -68,7 +68,10 @@ _SUMMARY = SchemaValidator(
             "trace.columns.unused": core_schema.dict_schema(_TEXT, _TEXT),
             "trace.columns.left_out": _TEXTS,
             "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
-            "load.note": core_schema.nullable_schema(_TEXT),
+            **{
+                key: core_schema.nullable_schema(_TEXT)
+                for key in ("load.note", "state.cache_start", "state.warmup_rule", "state.note")
+            },
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),

@@ -17,7 +17,7 @@ from mezzotint.backends.base import size_text
 from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
-from mezzotint.sim.core.plan import LOOKUPS, MISSING
+from mezzotint.sim.core.plan import DECLARED, LOOKUPS, MISSING
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
 from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.metrics.attempts import AttemptLog
@@ -27,6 +27,7 @@ from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
+from mezzotint.sim.metrics.warmup import MIN_PERIODS, Warmup
 from mezzotint.sim.protocols import Run
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace
@@ -58,7 +59,8 @@ def summarise(
     cpu_s: float,
     system: str,
     slo: Sequence[Limit],
-    warmup: int,
+    warmup: Warmup,
+    periods_s: Mapping[str, float],
     services: Mapping[str, PaidService],
     alpha: float | None,
     judged: QualityEstimate | None,
@@ -68,12 +70,13 @@ def summarise(
     Args:
         columns: columns of the trace that decide the results, and the others.
         simulate_s, cpu_s: wall and processor time of the simulation.
-        warmup: requests at the head of the run that are not measured.
+        warmup: head of the run that is not measured.
+        periods_s: seconds between the decisions of each controller, by its name.
         services: paid services beside the GPUs, by name.
         alpha: share of the full run's quality that the selector's thresholds keep; None without a selector.
         judged: estimated quality of simulated images; None if a live backend made them.
     """
-    view = MeasuredWindow(run, record, warmup)
+    view = MeasuredWindow(run, record, warmup.rows)
     cluster = run.cluster
     gpus, counts = cluster.gpus, Counter(cluster.gpu_kinds()[: cluster.gpus])
     usage = record.usage_log.inside(view.start_s, view.end_s, cluster.gpu_counts())
@@ -114,13 +117,14 @@ def summarise(
         "throughput_rpm": _ratio(60 * completed, view.span_s),
         "throughput_until_last_arrival_rpm": _ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
         "load": offered,
+        "state": view.state(warmup, periods_s),
         "latency_s": spread(view.latency_s[view.completed]),
         **view.split(),
         **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": view.limits(slo, offered["offered_rpm"]),
         "cache": view.cache()
-        | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup:])},
+        | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup.rows :])},
         "addons": view.addons(),
         "gpu": {
             "count": gpus,
@@ -329,11 +333,28 @@ class MeasuredWindow:
         return load(
             self._record.request_columns,
             self.start_s,
-            self._full.total_s[run.workload.preload :],
             idle_s,
             gpus,
             is_closed=len(run.workload.schedule.times) < run.workload.rows,
         )
+
+    def state(self, warmup: Warmup, periods_s: Mapping[str, float]) -> dict[str, Any]:
+        """Return what state the run was measured in: its cache, its warm-up, and how often its controllers decided."""
+        run, columns = self._run, self._record.request_columns
+        stores = bool(columns["lookup"].any()) and not (columns["source"] == DECLARED).any()
+        span_s = self.last_s - self.start_s
+        counts = {name: span_s / period_s for name, period_s in periods_s.items()}
+        few = [f"{name} decided {int(count)} times" for name, count in counts.items() if count < MIN_PERIODS]
+        notes = [warmup.note or "", f"{' and '.join(few)} in the measured span" if few else ""]
+        return {
+            "cache_start": None if not stores else "preloaded" if run.workload.preload else "empty",
+            "preloaded": run.workload.preload,
+            "warmup_s": self.start_s - float(columns["arrival_s"][0]),
+            "warmup_rule": warmup.rule,
+            "span_s": span_s,
+            "periods": counts,
+            "note": "; ".join(filter(None, notes)) or None,
+        }
 
     def limits(self, slo: Sequence[Limit], offered_rpm: float | None) -> dict[str, dict[str, float | None]]:
         """Return the limit, the share of the requests over it and the goodput, by the limit's name.

@@ -107,7 +107,7 @@ def config(system: str, controlnets: int, loras: int) -> dict[str, Any]:
 
 def stages(outcome: Outcome) -> dict[Statistic, dict[str, float]]:
     """Return mean and median seconds of each stage over the requests after the warm-up."""
-    table = outcome.requests.slice(outcome.config["warmup"])
+    table = outcome.requests.slice(len(outcome.requests) - outcome.summary["requests"]["arrived"])
     names = ("arrival_s", "start_s", "finish_s", "load_s", "fetch_s", "decode_s", "patch_step")
     columns = {name: np.nan_to_num(table[name].to_numpy()) for name in names if name in table.column_names}
     took_s = columns["finish_s"] - columns["start_s"]

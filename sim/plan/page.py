@@ -1,8 +1,9 @@
 """The answer of a plan: plan.json, the sentence and the table for the terminal, the figure, and the page."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import DASH, number, render
 from mezzotint.figures.palette import COLOURS
-from mezzotint.sim.metrics.header import Header, header, shared, unlike_work
+from mezzotint.sim.metrics.header import Header, duration, header, shared
 from mezzotint.sim.metrics.summary import cautions
 from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.plan.answer import (
@@ -20,15 +21,21 @@ from mezzotint.sim.plan.answer import (
     Plan,
     Ranked,
     Unranked,
+    makes_videos,
     pareto_front,
 )
+from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.target import Target
+from mezzotint.sim.report.assumed import Stated, section
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points
 
 HEADROOM_LOAD = "Load that it carries (times the asked)"
 
 NO_PRICE = "no price"
+
+MAX_NAMED = 4
+"""Clusters that a caption names."""
 
 KINDS = {
     "infeasible": "No cluster in range meets the target",
@@ -43,21 +50,25 @@ def sentence(plan: Plan) -> str:
     """Return the answer in a sentence or two."""
     goal, load = goal_text(plan), plan.spec.load
     if not plan.ranked:
-        close = sorted(plan.unranked, key=lambda each: each.kind != "infeasible")
-        reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3])
-        return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {reasons}."
+        infeasible = [each for each in plan.unranked if each.kind == "infeasible"]
+        close = infeasible or plan.unranked
+        reasons = "; ".join(f"{_series(plan, each.candidate)}: {each.reason}" for each in close[:2])
+        start = "" if infeasible else "No candidate could run: "
+        return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {start}{reasons}."
     best, *others = plan.ranked
-    text = f"{cluster_name(best.result)} serves {load} with {goal}{_price_words(best.result)}"
+    text = f"{cluster_name(plan, best.result)} serves {load} with {goal}{_price_words(best.result)}"
     usd = best.result.numbers["usd_per_image"]
     carries, fails = best.headroom
     return "".join(
         [
             text,
             "" if usd is None else f", ${1000 * usd:.2f} per 1,000 {product(plan)}",
-            f". It carries {carries:g} times the load",
+            ". It carries this load" if carries == 1 else f". It carries {carries:g} times the load",
             "" if fails is None else f" and misses the target at {fails:g} times",
             f"; {_slower_words(best)}.",
-            *(f" Next: {cluster_name(each.result)}{_price_words(each.result)}." for each in others[:1]),
+            _saving_words(best),
+            _cache_words(best),
+            *(f" Next: {cluster_name(plan, each.result)}{_price_words(each.result)}." for each in others[:1]),
         ]
     )
 
@@ -67,15 +78,35 @@ def goal_text(plan: Plan) -> str:
     return " and ".join(target.text for target in plan.spec.targets)
 
 
-def cluster_name(result: ClusterResult) -> str:
+def cluster_name(plan: Plan, result: ClusterResult) -> str:
     """Return a cluster in a few words."""
-    return f"{result.cluster} with {result.candidate.design}"
+    return f"{result.cluster} with {design_name(plan, result.candidate)}"
+
+
+def design_name(plan: Plan, candidate: Candidate) -> str:
+    """Return the design of a candidate, with its models if those of the clusters that ran differ."""
+    return f"{candidate.design}{_models(plan, candidate)}"
+
+
+def _short(design: str) -> str:
+    """Return a design with the last part of each key, where there is little room."""
+    return re.sub(r"[\w.]+\.(\w+)=", r"\1=", design)
+
+
+def _models(plan: Plan, candidate: Candidate) -> str:
+    """Return the models of a candidate after a comma; empty if all clusters that ran have the same."""
+    has_choice = len({each.candidate.models for each in plan.clusters}) > 1
+    return f", {candidate.models}" if has_choice else ""
+
+
+def _series(plan: Plan, candidate: Candidate) -> str:
+    """Return the name of a candidate in the legend."""
+    return f"{design_name(plan, candidate)} on {candidate.gpus}"
 
 
 def product(plan: Plan) -> str:
     """Return what the models of a plan make: ``images`` or ``videos``."""
-    rows = [row for each in plan.ranked for row in each.summary["models"]]
-    return "videos" if any((row.get("frames") or 1) > 1 for row in rows) else "images"
+    return "videos" if any(makes_videos(each.summary) for each in plan.ranked) else "images"
 
 
 def _price_words(result: ClusterResult) -> str:
@@ -89,13 +120,38 @@ def _slower_words(best: Ranked) -> str:
     elif best.gpus_if_slower == best.result.devices:
         needed = "it still does"
     else:
-        needed = f"{best.gpus_if_slower} GPUs would be needed"
+        needed = f"{_gpus(best.gpus_if_slower)} would be needed"
     return f"if its service took {_share(best.error)} longer ({known}), {needed}"
 
 
+def _saving_words(best: Ranked) -> str:
+    usd_per_h, gpus = (None, None) if best.saving is None else (best.saving.usd_per_h, best.saving.gpus)
+    saved = [f"${usd_per_h:,.2f} per hour"] if usd_per_h and usd_per_h > 0 else []
+    saved += [_gpus(gpus)] if gpus and gpus > 0 else []
+    return f" Beside the baseline it saves {' and '.join(saved)}." if saved else ""
+
+
+def _cache_words(best: Ranked) -> str:
+    """Return what the cluster needs while its cache begins empty; empty if the cache was not searched both ways."""
+    warming = best.warming
+    if warming is None:
+        return ""
+    lasts = f"{warming.requests:,} requests" + ("" if warming.hours is None else f", {duration(3600 * warming.hours)}")
+    costs = f", ${warming.usd:,.2f} more in all" if warming.usd else ""
+    if best.from_empty is not None and best.from_empty.devices == best.result.devices:
+        return " It also meets the target while its cache is empty."
+    if best.from_empty is None:
+        return f" Its cache is warm: from an empty one no cluster in range meets the target ({lasts})."
+    return f" Its cache is warm; until it is ({lasts}{costs}) it takes {best.from_empty.cluster}."
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
 def _share(value: float) -> str:
-    """Return a share of 1 as per cent with three digits."""
-    return f"{number(100 * value, 3)} %"
+    """Return a share of 1 as per cent with three digits, without a line break before the sign."""
+    return f"{number(100 * value, 3)}\N{NO-BREAK SPACE}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,44 +172,47 @@ class Column:
 
 def columns(plan: Plan) -> list[Column]:
     """Return the columns of the ranking that have a value for some cluster."""
-    named = label(plan)
     usd_1000 = f"$ per 1,000 {product(plan)}"
-    targets = [Column(*_title(target), _value(target)) for target in plan.spec.targets[:2]]
+    has_prices = any(each.result.usd_per_h is not None for each in plan.ranked)
+    usd_per_h = Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE))
     made = [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
-        Column("design", "", lambda each: named(each.result), is_name=True),
-        Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE)),
-        *targets,
+        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        *([usd_per_h] if has_prices else []),
+        Column("saving", "$ per hour", _usd_saving) if has_prices else Column("saving", "GPUs", _gpus_saving),
+        _target_column(plan.spec.targets[0]),
         Column(usd_1000, "", lambda each: _dollars(each.result.numbers["usd_per_image"], DASH, 1000)),
-        Column("quality", "", lambda each: _number(each, "quality")),
+        Column("quality", "", _reader("quality")),
         Column("load up to", "", lambda each: f"{each.headroom[0]:g}x" + (" or more" * (each.headroom[1] is None))),
         Column("GPUs at error", "", _gpus_at_error),
+        Column("cache empty", "", _from_empty, is_name=True),
         Column("service times", "", basis, is_name=True),
     ]
-    return [column for column in made if any(column.text(each) != DASH for each in plan.ranked)]
+    return _known(plan, made)
 
 
 def details(plan: Plan) -> list[Column]:
     """Return the columns of what a reader looks up: every latency, energy, and the least number of GPUs."""
-    named = label(plan)
-    return [
+    made = [
         Column("cluster", "", lambda each: each.result.cluster, is_name=True),
-        Column("design", "", lambda each: named(each.result), is_name=True),
+        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        *map(_target_column, plan.spec.targets[1:]),
         *(Column(name, "s", _reader(f"{name}_s")) for name in ("mean", "p50", "p90", "p95", "p99")),
         Column(f"energy per {product(plan)[:-1]}", "kJ", _reader("energy_j_per_image", 0.001)),
         Column("GPUs at least", "", lambda each: f"{each.gpus_kept_busy:.1f}"),
+        Column(
+            f"$ per 1,000 {product(plan)} at the mean rate",
+            "",
+            lambda each: _dollars(each.usd_per_image_at_mean, DASH, 1000),
+        ),
         Column("seeds", "", lambda each: str(each.result.replications)),
     ]
+    return _known(plan, made)
 
 
-def label(plan: Plan) -> Callable[[ClusterResult], str]:
-    """Return a function that names the design of a cluster, with its models if those of the ranked clusters differ."""
-    has_choice = len({each.result.candidate.models for each in plan.ranked}) > 1
-
-    def name(result: ClusterResult) -> str:
-        return f"{result.candidate.design}{f', {result.candidate.models}' if has_choice else ''}"
-
-    return name
+def _known(plan: Plan, made: Sequence[Column]) -> list[Column]:
+    """Return the columns that have a value for some cluster."""
+    return [column for column in made if any(column.text(each) != DASH for each in plan.ranked)]
 
 
 def _title(target: Target) -> tuple[str, str]:
@@ -161,12 +220,31 @@ def _title(target: Target) -> tuple[str, str]:
     kind = kind_of(target.key)
     name = target.key.removeprefix("latency_s.").replace("queue_s.", "queue ")
     if target.limit is not None and target.key.endswith(".violation_rate"):
-        name = f"over {target.limit}"
+        name = f"share over {target.limit}"
     return name, "" if kind is None else kind.unit
 
 
-def _value(target: Target) -> Callable[[Ranked], str]:
-    return _reader(target.key, 100.0 if _title(target)[1] == "%" else 1.0)
+def _target_column(target: Target) -> Column:
+    name, unit = _title(target)
+    return Column(name, unit, _reader(target.key, 100.0 if unit == "%" else 1.0))
+
+
+def _usd_saving(each: Ranked) -> str:
+    return _no_saving(each) if each.saving is None else _dollars(each.saving.usd_per_h, DASH)
+
+
+def _gpus_saving(each: Ranked) -> str:
+    return _no_saving(each) if each.saving is None or each.saving.gpus is None else str(each.saving.gpus)
+
+
+def _no_saving(each: Ranked) -> str:
+    return "baseline" if each.result.candidate.is_baseline else DASH
+
+
+def _from_empty(each: Ranked) -> str:
+    if each.warming is None:
+        return DASH
+    return "none in range" if each.from_empty is None else each.from_empty.cluster
 
 
 def _reader(name: str, scale: float = 1.0) -> Callable[[Ranked], str]:
@@ -175,7 +253,7 @@ def _reader(name: str, scale: float = 1.0) -> Callable[[Ranked], str]:
 
 def _number(each: Ranked, name: str, scale: float = 1.0) -> str:
     value = each.result.numbers[name]
-    return DASH if value is None else number(scale * value, 3)
+    return DASH if value is None else number(scale * value, 3, zeros=True)
 
 
 def _dollars(usd: float | None, unknown: str, scale: float = 1.0) -> str:
@@ -203,9 +281,17 @@ def basis(each: Ranked) -> str:
 def headers(plan: Plan) -> list[Header]:
     """Return the header of each ranked cluster, from its first run."""
     return [
-        header(each.summary, each.result.candidate.config(each.result.gpus, plan.spec.seed, 1.0, 1.0))
+        replace(
+            header(each.summary, each.result.candidate.config(each.result.gpus, plan.spec.seed, 1.0, 1.0)),
+            rests_on=each.rests_on,
+        )
         for each in plan.ranked
     ]
+
+
+def facts(abouts: Sequence[Header]) -> list[tuple[str, str]]:
+    """Return the rows of the first header, which is that of the answer."""
+    return [(name, text) for name, text in abouts[0].rows if text] if abouts else []
 
 
 def table_lines(plan: Plan) -> list[str]:
@@ -215,7 +301,7 @@ def table_lines(plan: Plan) -> list[str]:
     cells = [titles, *([column.text(each) for column in shown] for each in plan.ranked)] if plan.ranked else []
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    about = [f"{name}: {text}" for name, text in shared(headers(plan))[0]] if plan.ranked else []
+    about = [f"{name}: {text}" for name, text in facts(headers(plan))]
     unranked = [f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked]
     return [*about, *lines, *unranked, *plan.notes]
 
@@ -235,6 +321,12 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
                 "service_error": each.error,
                 "service_error_is_stated": each.error_is_stated,
                 "gpus_if_service_error": each.gpus_if_slower,
+                "work": each.work,
+                "cache": each.result.candidate.cache,
+                "saving": None if each.saving is None else asdict(each.saving),
+                "from_empty": None if each.from_empty is None else _cluster(each.from_empty),
+                "warming": None if each.warming is None else asdict(each.warming),
+                "usd_per_image_at_mean_rate": each.usd_per_image_at_mean,
                 "gpus_at_least": each.gpus_kept_busy,
                 "not_monotone_at": list(each.not_monotone),
                 "models": each.summary["models"],
@@ -284,7 +376,7 @@ def figure(plan: Plan) -> Spec | None:
     None if no cluster ran.
     """
     drawn = drawn_clusters(plan)
-    styles = _styles(drawn)
+    styles = _styles(plan, drawn)
     charts = [chart for part in _figures(plan, drawn, styles) for chart in part.charts] if drawn else []
     return picture(charts, styles) if charts else None
 
@@ -292,46 +384,52 @@ def figure(plan: Plan) -> Spec | None:
 def drawn_clusters(plan: Plan) -> list[ClusterResult]:
     """Return the clusters to draw: those that meet the targets, and of the others no saturated ones.
 
-    Their p95 is within ten times the lowest.
+    Their p95 is within ten times the lowest. Of a cache that was searched in both states, the warm one is drawn.
     """
-    known = [(p95_s, each) for each in plan.clusters if (p95_s := each.numbers["p95_s"]) is not None]
+    warm = {each.candidate.name for each in plan.clusters if each.candidate.cache == "warm"}
+    drawn = [each for each in plan.clusters if each.candidate.cache != "empty" or each.candidate.name not in warm]
+    known = [(p95_s, each) for each in drawn if (p95_s := each.numbers["p95_s"]) is not None]
     fastest_s = min((p95_s for p95_s, _ in known), default=0.0)
     return [each for p95_s, each in known if each.meets or p95_s <= 10 * fastest_s]
 
 
-def _styles(results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
+def _styles(plan: Plan, results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
     """Return the style of each candidate, by name."""
     return {
         name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
-        for number, name in enumerate(dict.fromkeys(each.candidate.name for each in results))
+        for number, name in enumerate(dict.fromkeys(_series(plan, each.candidate) for each in results))
     }
 
 
 def html(plan: Plan, command: str) -> str:
     """Return the page to send: question, answer, what it rests on, figures, ranking, assumptions, the command."""
     drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
-    styles = _styles(drawn)
-    assumptions = [each for ranked in plan.ranked for each in ranked.summary["assumptions"]]
+    styles = _styles(plan, drawn)
     prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
-    common, differing = shared(abouts) if abouts else ((), ())
+    differing = [row for row in shared(abouts)[1] if all(row[1])] if abouts else []
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",
         notes=plan.notes,
-        unranked=list(map(_unranked_cells, plan.unranked)),
+        unranked=[_unranked_cells(plan, each) for each in plan.unranked],
         columns=columns(plan),
         details=details(plan),
-        groups=_groups(plan, abouts),
-        differing=("Cluster", *(name for name, _ in differing)) if differing else (),
+        works=plan.works,
+        at_mean=any(each.usd_per_image_at_mean is not None for each in plan.ranked),
+        has_caches=any(each.warming is not None for each in plan.ranked),
+        has_savings=any(each.saving is not None for each in plan.ranked),
+        differing=("cluster", *(name for name, _ in differing)) if differing else (),
         facts_of=[
-            (cluster_name(each.result), *(values[row] for _, values in differing))
+            (cluster_name(plan, each.result), *(values[row] for _, values in differing))
             for row, each in enumerate(plan.ranked)
         ],
-        assumptions=list(dict.fromkeys((each["what"], _words(each["value"]), each["source"]) for each in assumptions)),
+        assumptions=_assumptions(plan),
+        assumed=section,
         unstated=None if all(each.error_is_stated for each in plan.ranked) else UNSTATED_ERROR,
         command=command,
         prices=[(kind, f"{price.usd_per_gpu_h:,.2f}", price.source) for kind, price in prices.items()],
         goal=goal,
+        order="the cheapest first" if prices else "the smallest first",
     )
     return page(
         f"{plan.spec.model}: what to rent for {goal}",
@@ -340,30 +438,25 @@ def html(plan: Plan, command: str) -> str:
         styles,
         Markup(body),
         generator=command,
-        warnings=warnings(plan, abouts),
-        facts=common,
+        warnings=warnings(plan),
+        facts=facts(abouts),
     )
 
 
-def _groups(plan: Plan, abouts: Sequence[Header]) -> list[tuple[str, list[tuple[int, Ranked]]]]:
-    """Return the ranked clusters with their ranks, by the images that they make: unlike work is not ranked together."""
-    groups: dict[str, list[tuple[int, Ranked]]] = {}
-    for each, about in zip(plan.ranked, abouts, strict=True):
-        group = groups.setdefault(about.images, [])
-        group.append((len(group) + 1, each))
-    return list(groups.items())
+def _assumptions(plan: Plan) -> list[Stated]:
+    """Return the assumptions of the ranked clusters, each once, with the designs that rest on it if not all do."""
+    rests: dict[tuple[str, str, str], tuple[Any, list[str]]] = {}
+    for each in plan.ranked:
+        for row in each.summary["assumptions"]:
+            designs = rests.setdefault((row["what"], str(row["value"]), row["source"]), (row["value"], []))[1]
+            designs.append(each.result.candidate.design)
+    return [
+        Stated(what, value, source, "" if len(designs) == len(plan.ranked) else ", ".join(dict.fromkeys(designs)))
+        for (what, _, source), (value, designs) in sorted(rests.items(), key=lambda item: item[0])
+    ]
 
 
-def _words(value: Any) -> str:
-    """Return the value of an assumption without the signs of a programming language."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_words, value))
-    return number(value) if isinstance(value, float) else str(value)
-
-
-def _unranked_cells(each: Unranked) -> tuple[str, str, str]:
+def _unranked_cells(plan: Plan, each: Unranked) -> tuple[str, str, str]:
     """Return the candidate, why it is not ranked, and the reason with the best cluster that it reached."""
     kind, reason = KINDS[each.kind], each.reason
     if each.usd_per_h is not None:
@@ -371,19 +464,19 @@ def _unranked_cells(each: Unranked) -> tuple[str, str, str]:
     if each.best is not None and each.kind == "infeasible":
         latencies = (f"{name} {number(each.best.numbers[f'{name}_s'], 3)} s" for name in ("p50", "p95", "p99"))
         reason += f". Best reached: {each.best.gpus} GPUs, {', '.join(latencies)}"
-    return each.candidate.name, kind, reason
+    return _series(plan, each.candidate), kind, reason
 
 
-def warnings(plan: Plan, abouts: Sequence[Header]) -> list[str]:
-    """Return what a reader must know beside the answer; ``abouts``: the headers of the ranked clusters."""
+def warnings(plan: Plan) -> list[str]:
+    """Return what a reader must know beside the answer."""
     texts = _warnings_of_first(plan.ranked[0]) if plan.ranked else []
-    if unlike_work(abouts):
+    if len(plan.works) > 1:
         texts.append("The clusters do not do the same work. Their prices and latencies do not compare across groups.")
     unpriced = {kind for each in plan.ranked for kind in each.result.candidate.unpriced}
     if unpriced:
         texts.append(
-            f"No price is known of {', '.join(sorted(unpriced))}: clusters of it are counted in GPUs and stand below "
-            "the others. Give a price with --prices."
+            f"No price is known of {', '.join(sorted(unpriced))}. Clusters without a price stand below the others, "
+            "the smallest first. Give one with --prices."
         )
     if undecided := sum(each.is_undecided for each in plan.clusters):
         texts.append(
@@ -421,11 +514,13 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
         loads = pd.DataFrame(
             [
                 (
-                    each.result.candidate.name,
-                    f"{rank}. {each.result.cluster} ({label(plan)(each.result)})",
+                    _series(plan, candidate),
+                    f"{rank}. {_short(candidate.design)} ({each.result.cluster}{_models(plan, candidate)})",
                     *each.headroom,
                 )
-                for rank, each in enumerate(plan.ranked, 1)
+                for ones in plan.works.values()
+                for rank, each in enumerate(ones, 1)
+                for candidate in [each.result.candidate]
             ],
             columns=[SERIES, "cluster", "load", "misses"],
         )
@@ -447,7 +542,7 @@ def _cost_charts(
     frame = pd.DataFrame(
         [
             {
-                SERIES: each.candidate.name,
+                SERIES: _series(plan, each.candidate),
                 "gpus": each.devices,
                 "usd": math.nan if each.usd_per_h is None else each.usd_per_h,
                 **{f"{name}": each.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
@@ -488,8 +583,13 @@ def _cost_charts(
     if len(set(known["quality"])) > 1:
         quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
         charts.append(Chart("Cost and quality", points(known, across, quality, styles, hover=hover)))
-    front = ", ".join(map(cluster_name, pareto_front(drawn)))
-    caption = f"Every cluster that ran, without those that are saturated. No other is both cheaper and faster (p95) than {front}."
+    first = plan.spec.targets[0]
+    caption = "Every cluster that ran, without those that are saturated."
+    if first.side == "max" and (front := pareto_front(drawn, first.key)):
+        less = "a lower price" if has_prices else "fewer GPUs"
+        names = ", ".join(cluster_name(plan, each) for each in front[:MAX_NAMED])
+        names += f" and {len(front) - MAX_NAMED} dearer ones" if len(front) > MAX_NAMED else ""
+        caption += f" No other has both {less} and a lower {_title(first)[0]} than {names}."
     if has_prices and unpriced:
         caption += f" {unpriced} clusters without a price are left out."
     return charts, caption

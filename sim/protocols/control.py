@@ -13,7 +13,11 @@ from mezzotint.sim.protocols.run import Run
 
 @runtime_checkable
 class Controller(Protocol):
-    """A controller: a slow loop that changes the cluster. Its ``bind`` starts the loop (Run.process)."""
+    """A controller: a slow loop that changes the cluster. Its ``bind`` starts the loop (Run.process).
+
+    One that decides at equal intervals has them as ``period_s``: then ``warmup=auto`` waits for its first decision, and
+    the summary says how often it decided.
+    """
 
     __slots__ = ()
 

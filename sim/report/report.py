@@ -1,7 +1,9 @@
 """`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +29,7 @@ from mezzotint.sim.report.figures.palette import families_of, series_of, series_
 from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
-from mezzotint.sim.report.sensitivity import PERCENTILES, rerun_s, sensitivities
+from mezzotint.sim.report.sensitivity import PERCENTILES, Sensitivity, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
 from mezzotint.sim.run.sweep_folder import failures
 
@@ -65,7 +67,8 @@ def report(
         ConfigError: the runs cannot be reported on; the message says what to do.
     """
     if format_ == "html":
-        print(*write_report(dirs, output, title, reruns_s), sep="\n")
+        say = partial(print, file=sys.stderr)  # standard output has the files alone
+        print(*write_report(dirs, output, title, reruns_s, say), sep="\n")
         return
     if output is not None:
         check_ours(output, ConfigError, "results of a run", b"{", b'"backend": "mezzotint"')
@@ -83,9 +86,16 @@ _FIGURES: dict[str, dict[str, Any]] = yaml.safe_load(
 
 
 def write_report(
-    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = 0.0
+    dirs: Sequence[Path],
+    out: Path | None = None,
+    title: str | None = None,
+    reruns_s: float = 0.0,
+    say: Callable[[str], object] = lambda _: None,
 ) -> list[Path]:
     """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
+
+    Args:
+        say: takes the lines of the header, for a terminal.
 
     Returns:
         The HTML file, then the SVG files in `figures` beside it. The same runs give the same bytes.
@@ -98,8 +108,12 @@ def write_report(
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
     figures = _figures(runs)
+    bands = sensitivities(runs, reruns_s)
+    facts = tables.facts(runs, {(band.run.series, band.run.load): band.decides for band in bands})
+    for name, text in facts[0]:
+        say(f"{name}: {text}")
     failed = [f"A point failed and has no run: {line}" for folder in dirs for line in failures(folder)]
-    html_text = _page(runs, figures, title or _title(runs), reruns_s, failed)
+    html_text = _page(runs, figures, title or _title(runs), bands, facts, failed, has_reruns=reruns_s > 0)
     folder = html.parent / "figures"
     paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
@@ -116,10 +130,16 @@ def write_report(
 
 
 def _page(
-    runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float, failed: Sequence[str]
+    runs: Sequence[Run],
+    figures: Mapping[str, PageFigure],
+    title: str,
+    bands: Sequence[Sensitivity],
+    facts: tables.Facts,
+    failed: Sequence[str],
+    *,
+    has_reruns: bool,
 ) -> str:
-    rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
-    facts, differing = tables.facts(runs)
+    rows, (common, differing) = tables.comparison(runs), facts
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
@@ -132,7 +152,7 @@ def _page(
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
         dash=DASH,
         sensitivities=bands,
-        reruns=reruns_s > 0,
+        reruns=has_reruns,
         reruns_s=sum(rerun_s(band.run) for band in bands),
         percentiles=PERCENTILES,
         example=EXAMPLE,
@@ -147,7 +167,7 @@ def _page(
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
         warnings=[*caveats(runs), *failed],
-        facts=facts,
+        facts=common,
     )
 
 

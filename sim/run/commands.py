@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     ),
     "calibrate sglang": "mezzotint.backends.cli:calibrate_sglang",
     "calibrate log": "mezzotint.sim.fit.profile.command:log",
+    "calibrate table": "mezzotint.sim.fit.profile.table:table",
     "calibrate selector": "mezzotint.sim.fit.selector.command:selector",
     "calibrate similarity-map": "mezzotint.sim.fit.similarity_map.command:similarity_map",
     "plan": "mezzotint.sim.plan.command:plan",
@@ -47,6 +48,7 @@ COMMANDS: dict[str, str] = {
     "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
     "reproduce engines": "mezzotint.sim.papers.engines:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
+    "reproduce scaling": "mezzotint.sim.papers.scaling:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
     "reproduce video": "mezzotint.sim.papers.video.study:replay",
 }

@@ -1,11 +1,12 @@
 """The GPUs of a run: the pools of its configuration, the costs of work on each kind, and the role of each GPU."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mezzotint.backends.base import Backend, BackendError
+from mezzotint.backends.scaling import parse
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
@@ -62,6 +63,7 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
         ConfigError: several kinds, and the backend cannot be of each, or names one.
     """
     of_pools = pools(cluster)
+    check_assumed(node.get("assume"), {*gpus(), *(pool.gpu.name for pool in of_pools)})
     if isinstance(cluster, ClusterSettings):
         return [Kind(of_pools[0].gpu, build(node, "backend", Backend))] * cluster.count
     if "gpu" not in node:
@@ -74,6 +76,19 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
     names = dict.fromkeys(pool.gpu.name for pool in of_pools)
     backends = {name: build({**node, "gpu": name}, "backend", Backend) for name in names}
     return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in of_pools for _ in range(pool.count)]
+
+
+def check_assumed(assume: str | None, known: Collection[str]) -> None:
+    """Raise ConfigError if ``assume`` cannot be read, or scales to a kind of GPU that is not ``known``."""
+    try:
+        scalings = parse(assume)
+    except BackendError as error:
+        raise ConfigError(str(error)) from None
+    for scaling in scalings:
+        if scaling.gpu not in known:
+            raise ConfigError(
+                f"assume: {scaling}: {scaling.gpu} is no kind of GPU; {suggest(scaling.gpu, sorted(known))}"
+            )
 
 
 def roles(

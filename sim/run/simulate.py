@@ -49,6 +49,7 @@ from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
+from mezzotint.sim.metrics.warmup import first_requests, periods, settled
 from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
@@ -123,29 +124,30 @@ class Assembled:
 
     Attributes:
         alpha: of its selector; None without one.
-        warmup: first requests that are not measured.
+        warmup: first requests that are not measured; None: those that `settled` finds.
     """
 
     trace: Trace
     engine: Engine
     alpha: float | None
     quality: Quality
-    warmup: int
+    warmup: int | None
 
 
-def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
+def simulate(config: Mapping[str, Any], *, progress: bool = False, trace: Trace | None = None) -> Outcome:
     """Run one simulation.
 
     Args:
         config: the resolved configuration, as conf/config.yaml composes it.
         progress: show a bar if standard error is a terminal.
+        trace: see `assemble`.
 
     Raises:
         ConfigError, TraceError, BackendError: the input cannot be used; one line names the place and the remedy.
         SimulationError: a part broke a law; it is named.
     """
     settings = check(config)
-    return replay(settings, assemble(settings, progress=progress), config, progress=progress)
+    return replay(settings, assemble(settings, progress=progress, trace=trace), config, progress=progress)
 
 
 def simulate_into(
@@ -193,7 +195,9 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         simulate_s, cpu_s = engine.run()
-        _check_completed(engine, assembled.warmup)
+        rows, periods_s = assembled.warmup, periods(engine.controllers)
+        warmup = settled(record.request_columns, periods_s) if rows is None else first_requests(rows)
+        _check_completed(engine, warmup.rows)
         bar.update(engine.rows - bar.n)
     judged: QualityEstimate | None = None
     if config.get("feature_cache"):
@@ -214,7 +218,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         cpu_s=cpu_s,
         system=name,
         slo=settings.slo,
-        warmup=assembled.warmup,
+        warmup=warmup,
+        periods_s=periods_s,
         services=settings.system.services,
         alpha=alpha,
         judged=judged,
@@ -258,6 +263,10 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    if settings.assume is not None and "assume" not in settings.backend:
+        raise ConfigError(
+            f"assume: found {settings.assume}, but this backend looks no times up; choose backend=profiled"
+        )
     gpus = kinds(settings.backend, settings.cluster)
     backends = list(dict(gpus).values())
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
@@ -283,7 +292,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     images, warmup, number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
         trace, schedule, number = split(trace, schedule, settings.preload)
-        warmup = int(np.searchsorted(np.cumsum(number == 1), warmup + 1))
+        warmup = None if warmup is None else int(np.searchsorted(np.cumsum(number == 1), warmup + 1))
     for backend in backends:
         backend.open(TraceInputs(trace))
     rows = trace
@@ -382,9 +391,10 @@ def _check_completed(engine: Engine, warmup: int) -> None:
 
 
 def _check_left(trace: Trace, settings: Settings) -> None:
-    if len(trace) - settings.preload - settings.warmup <= 0:
+    warmup = settings.warmup or 0
+    if len(trace) - settings.preload - warmup <= 0:
         raise ConfigError(
-            f"preload={settings.preload} and warmup={settings.warmup} leave nothing of the {len(trace)} requests of "
+            f"preload={settings.preload} and warmup={warmup} leave nothing of the {len(trace)} requests of "
             f"{trace.name} to measure; lower them or take a longer trace"
         )
 

@@ -131,6 +131,7 @@ def test_formats_page_lists_the_keys_of_a_plan(tmp_path: Path) -> None:
     content = json.loads(plan.save(tmp_path / "answer").with_name("plan.json").read_text())
     for each in content["ranked"]:
         each |= {"models": 0, "assumptions": 0}  # as in summary.json
+        assert each["header"]["rests on"].startswith("with times 15.0 % longer")
     del content["not_ranked"]
     assert _differing(_rows("file-formats.md", "## plan.json\n"), set(_flat(content))) == ([], [])
 

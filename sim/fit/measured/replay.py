@@ -54,7 +54,7 @@ class Replay:
     @cached_property
     def requests(self) -> pd.DataFrame:
         """The completed requests by request_id: arrival_s, latency_s, service_s, model, and measured_s if paired."""
-        rows: pd.DataFrame = self.outcome.requests.to_pandas().iloc[self.outcome.config["warmup"] :]
+        rows: pd.DataFrame = self.outcome.requests.to_pandas().tail(self.outcome.summary["requests"]["arrived"])
         rows = rows.query("outcome == 'completed'").set_index("request_id")
         latency_s = rows["finish_s"] - rows["arrival_s"]
         seen = rows[["arrival_s", "model"]].assign(latency_s=latency_s, service_s=rows["finish_s"] - rows["start_s"])

@@ -35,6 +35,13 @@ def _distinct(limits: list[Limit]) -> list[Limit]:
     return limits
 
 
+def _warmup(found: Any) -> Any:
+    """Return None for ``auto``."""
+    if found is None:
+        raise ValueError("expected a number of requests, or auto")
+    return None if found == "auto" else found
+
+
 def _by_size(found: Any) -> dict[str, Limit]:
     if found is None:
         return {}
@@ -140,11 +147,12 @@ class Settings(BaseModel):
     shapes: Literal["model", "trace"]
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
+    assume: str | None = None
     images: Literal["batch", "requests", "first"] | None = None
     unsupported: Literal["error", "warn"] = "warn"
     slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_distinct)]
     slo_by_size: Annotated[dict[str, Limit], BeforeValidator(_by_size)] = {}
-    warmup: Annotated[Whole, Field(ge=0)]
+    warmup: Annotated[Annotated[Whole, Field(ge=0)] | None, BeforeValidator(_warmup)]  # None: auto
     preload: Annotated[Whole, Field(ge=0)]
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]
     timeline: Truth

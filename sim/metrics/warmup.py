@@ -1,0 +1,99 @@
+"""Warm-up by a stated rule: which requests at the head of a run are not measured (``warmup=auto``)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.metrics.request_columns import IMAGE, RequestColumns
+from mezzotint.sim.protocols import Controller
+
+BATCH = 5
+"""Observations in a batch mean: MSER-5."""
+
+MAX_SHARE = 0.5
+"""Largest share of the run that may be left out. A minimum there says that the run never settles."""
+
+MIN_PERIODS = 5
+"""Periods of a controller in the measured span below which ``summary.state.note`` says so."""
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """The head of a run that is not measured.
+
+    Attributes:
+        rows: its requests, by arrival.
+        rule: the rule that set it, in words.
+        note: what a reader must know of the rule's answer; None if nothing.
+    """
+
+    rows: int
+    rule: str
+    note: str | None = None
+
+
+def periods(controllers: Iterable[Controller]) -> dict[str, float]:
+    """Return the seconds between the decisions of each controller that states them as ``period_s``, by its class."""
+    stated = {type(controller).__name__: getattr(controller, "period_s", None) for controller in controllers}
+    return {name: float(period_s) for name, period_s in stated.items() if isinstance(period_s, int | float)}
+
+
+def first_requests(rows: int) -> Warmup:
+    """Return the warm-up of the first ``rows`` requests, as the configuration has it."""
+    return Warmup(rows, f"the first {rows} requests" if rows else "none")
+
+
+def settled(columns: RequestColumns, periods_s: Mapping[str, float]) -> Warmup:
+    """Return the warm-up of ``warmup=auto``: the longest that one of these rules asks for, at most half of the run.
+
+    - MSER-5 of the latencies, by arrival (`mser`).
+    - MSER-5 of the hits, where a cache is searched: a cache that fills, or that evicts for the first time.
+    - One period of each controller: it has not decided before.
+
+    A run should have, after the warm-up, `MIN_PERIODS` periods of every controller, and as many requests as the verdict
+    on its load needs (mezzotint.sim.metrics.load): twice both before it. If MSER's minimum lies at the bound, the run
+    has not settled, and ``note`` says so: it is overloaded, its cache still fills, or it is too short.
+
+    Args:
+        periods_s: seconds between the decisions of each controller, by its name.
+    """
+    arrival_s, lookup = columns["arrival_s"], columns["lookup"]
+    series = {"latency": columns["finish_s"] - arrival_s}
+    if lookup.any():
+        series["hits"] = (columns["source"] != MISSING).astype(np.float64)
+    max_rows = int(MAX_SHARE * len(arrival_s))
+    ends = {f"MSER-5 of the {name}": mser(values) for name, values in series.items()}
+    unsettled = [name for name, end in ends.items() if end >= max_rows - BATCH]
+    for name, period_s in periods_s.items():
+        ends[f"one period of {name}"] = int(np.searchsorted(arrival_s, arrival_s[0] + period_s))
+    rule = max(ends, key=lambda name: ends[name])
+    rows = min(ends[rule], max_rows)
+    if IMAGE in columns:  # whole requests, where each image runs as one
+        begins = np.flatnonzero(columns[IMAGE] == 1)
+        rows = int(begins[min(int(np.searchsorted(begins, rows)), len(begins) - 1)])
+    note = f"not settled: {' and '.join(unsettled)} would leave out over half of the run" if unsettled else None
+    return Warmup(rows, rule if rows else "MSER-5 leaves nothing out", note)
+
+
+def mser(series: Reals) -> int:
+    """Return the number of leading values of ``series`` that MSER-5 leaves out, at most half of them.
+
+    The truncation minimises the squared standard error of the mean of what is left, of batch means of 5 values. Bias of
+    the mean wait in M/M/c from empty: tests/sim/metrics/test_warmup.py.
+
+    Source: K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69,
+    1997; batches of 5: White, Cobb and Spratt, Winter Simulation Conference 2000.
+    """
+    count = len(series) // BATCH
+    if count < 2:
+        return 0
+    means = series[: count * BATCH].reshape(count, BATCH).mean(axis=1)
+    means = means - means.mean()  # else the squares cancel
+    left = count - np.arange(int(MAX_SHARE * count) + 1)
+    sums, squares = (np.cumsum(values[::-1])[::-1][: len(left)] for values in (means, means**2))
+    return BATCH * int(np.argmin((squares - sums**2 / left) / left**2))
