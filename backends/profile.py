@@ -32,7 +32,8 @@ How a cost follows from the points of a list:
 - Encoding and decoding beyond the largest batch take that batch's time in proportion to the images, without a warning.
 - A time of ``step`` or ``gang_step`` is the mean step of a full run; ``step_shares`` says which steps take longer.
 - Works of different sizes or numbers of ControlNets share no batch: their times add up (except in ``patched``).
-- ``text_encode``, ``vae_encode`` and ``vae_decode`` cost nothing if absent: ``step`` is then taken to include them.
+- ``text_encode``, ``vae_encode`` and ``vae_decode`` cost nothing if absent, and the summary says so: ``step`` is then
+  taken to include them.
   Other absent keys stop a run that needs them, except ``load_s`` (``backend.unpublished_load_s``), and ``energy`` with
   ``power_w`` and ``memory``, which leave joules and peak bytes unknown.
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from mezzotint.frames import path_of
 from mezzotint.plots import Figure
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan as Answer
@@ -104,7 +105,7 @@ def plan(
     model: str,
     gpus: Sequence[str] = (),
     designs: Sequence[str] = (),
-    trace: str | Path | None = None,
+    trace: "str | Path | pd.DataFrame | None" = None,
     rate_rpm: float | None = None,
     prices: str | Path | None = None,
     min_quality: float | None = None,
@@ -115,6 +116,7 @@ def plan(
     launcher: Launcher = "joblib",
     runs: str | Path = RUNS,
     profiles: str | Path | None = None,
+    assume: Sequence[str] = (),
     config_dir: str | Path | None = None,
     plugins: Sequence[str] = (),
     progress: bool = False,
@@ -128,8 +130,9 @@ def plan(
         target: what to meet, such as ``"p95<10s"``; several must all be met.
         gpus: kinds of GPUs; empty for all that have a profile and a price.
         designs: choices of ``system=`` with their settings; empty for the usual ones.
-        trace: a trace, or a table of requests; None for the built-in trace.
+        trace: a trace, or a table of requests: a file, or a pandas frame; None for the built-in trace.
         rate_rpm: steady Poisson arrivals, requests per minute; None for the trace's own times.
+        assume: scalings to kinds of GPUs that nobody measured, such as ``"a10g=l40s*1.9"``.
         runs: the folder that keeps the runs: the same question is answered from them.
 
     Raises ConfigError, TraceError, BackendError: the input cannot be used.
@@ -139,7 +142,7 @@ def plan(
         model=model,
         gpu=list(gpus),
         design=list(designs),
-        trace=None if trace is None else Path(trace),
+        trace=None if trace is None else path_of(trace),
         rate_rpm=None if rate_rpm is None else float(rate_rpm),
         prices=None if prices is None else Path(prices),
         min_quality=min_quality,
@@ -152,6 +155,7 @@ def plan(
         overrides=overrides,
         config_dir=None if config_dir is None else Path(config_dir),
         profiles=None if profiles is None else Path(profiles),
+        assume=list(assume),
         plugin=list(plugins),
     )
     return Plan(command_line(options, OUT), answer_plan(options, progress=progress))

@@ -40,7 +40,7 @@ from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import run_calls
 from mezzotint.sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
-from mezzotint.sim.run.sweep_folder import claim_sweep
+from mezzotint.sim.run.sweep_folder import FAILED, claim_sweep, record_failures
 
 Ended = tuple[Literal["done", "kept", "failed"], str]
 """How a point of a sweep ended, and its line; ``kept`` is a run from before this command."""
@@ -192,7 +192,8 @@ def sweep(words: Sequence[str], files: Files) -> int:
     folder = Path(text or make_free_folder(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     command = [word for word in words if not (word.startswith("run.dir=") or of_hydra(word))]
     with claim_sweep(folder, ["-m", *command, *files.options()]) as claim:
-        ended = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
+        ended, failures = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
+        record_failures(folder, failures)
         from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
@@ -207,11 +208,12 @@ def sweep(words: Sequence[str], files: Files) -> int:
     if missing := ended["failed"]:
         count = f"{missing} point{'s' if missing > 1 else ''}"
         remedy = "the same command" if text else f"the same command with run.dir={folder}"
-        print(f"mezzotint: {count} of {folder} failed; {remedy} runs what is missing", file=sys.stderr)
+        kept = f"({folder / FAILED} has their messages)"
+        print(f"mezzotint: {count} of {folder} failed {kept}; {remedy} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
 
 
-def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> Counter[str]:
+def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> tuple[Counter[str], list[str]]:
     """Compose all points of a sweep, run them, and print their lines in order, those of failed points as errors.
 
     A bar counts the points if standard error is a terminal. An OSError on printing is raised after the last point.
@@ -221,7 +223,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
         claim: a folder that goes with the command, so that workers on other machines end.
 
     Returns:
-        The number of points that are done, kept and failed.
+        The number of points that are done, kept and failed, and the lines of those that failed.
     """
     found = points(words, files)
     shared = set.intersection(*map(set, found.overrides)) if len(found.overrides) > 1 else set[str]()
@@ -235,7 +237,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
         )
         for number, point in enumerate(found.overrides)
     ]
-    ended, unwritten = Counter[str](), list[OSError]()
+    ended, failures, unwritten = Counter[str](), list[str](), list[OSError]()
     run = run_calls(calls, found.jobs, found.launcher, options=found.options, folder=claim)
     # Worker processes inherit our path, and would search the working directory before it.
     with (
@@ -247,6 +249,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
             ended[end] += 1
             bar.update()
             stream = sys.stderr if end == "failed" else sys.stdout
+            failures += [line] if end == "failed" else []
             try:
                 if not unwritten:
                     tqdm.write(line, file=stream)
@@ -255,7 +258,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
                 unwritten.append(error)
     if unwritten:
         raise unwritten[0]
-    return ended
+    return ended, failures
 
 
 def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mezzotint.files.validation import first_error
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.core.plan import MISSING
@@ -180,7 +181,7 @@ class Published:
             raise ConfigError(f"quality.tables: a row names the design {named.pop()!r}, which quality.designs lacks")
         known = list(dict.fromkeys(table.dataset for table in self._tables))
         if known and self.dataset not in known:
-            raise ConfigError(f"quality.dataset: found {self.dataset!r}, expected one of {', '.join(known)}")
+            raise ConfigError(f"quality.dataset: found {self.dataset!r}; {suggest(self.dataset, known)}")
 
     def judge(
         self, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None

@@ -36,6 +36,7 @@ class Candidate:
         warmed_by: requests that fill a warm cache.
         step: numbers of GPUs are multiples of it.
         period_s: seconds between two decisions of its slowest controller; 0 without one.
+        scaled: kinds of GPUs on which the models' times are scaled from another kind's, and marked.
     """
 
     design: str
@@ -56,6 +57,7 @@ class Candidate:
     warmed_by: int = 0
     step: int = 1
     period_s: float = 0.0
+    scaled: frozenset[str] = frozenset()
     _starts: Mapping[Start, Mapping[str, Any]] = field(repr=False, default_factory=dict)
 
     @property
@@ -84,7 +86,8 @@ class Candidate:
     def cluster(self, count: int) -> str:
         """Return the GPUs in words, such as ``2 x h100-sxm + 3 x l40s``, if ``count`` are of the kind looked for."""
         bound = "up to " if self.rents else ""
-        return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
+        kinds = {kind: f"{kind} (scaled)" if kind in self.scaled else kind for kind in self.counts(count)}
+        return bound + " + ".join(f"{number} x {kinds[kind]}" for kind, number in self.counts(count).items())
 
     @property
     def unpriced(self) -> set[str]:

@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.backends.base import BackendError
-from mezzotint.backends.profile import find, shipped
+from mezzotint.backends.profile import Profile, find, shipped
+from mezzotint.backends.scaling import Scaled, Scaling, scale, way_on
+from mezzotint.backends.scaling import parse as parse_scalings
 from mezzotint.files.document import parse
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import Gpu
@@ -30,6 +32,7 @@ from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
 from mezzotint.sim.run.config.plugins import TARGET
 from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.gpus import check_assumed
 from mezzotint.sim.run.simulate import assemble
 
 CACHES = ("nirvana", "modm-quality", "modm-throughput")
@@ -51,7 +54,7 @@ FEW = (1, 2, 3, 4, 6, 8)
 """Numbers of the first kind of GPU in clusters of two kinds."""
 
 
-SET = ("cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
+SET = ("assume", "cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
 """Settings that a plan makes itself."""
 
 
@@ -59,7 +62,9 @@ def check_free(words: Iterable[str], where: str = "") -> None:
     """Raise ConfigError if one of the overrides ``words`` sets or takes away what the plan sets."""
     for word in words:
         if word.lstrip("+~").partition("=")[0].partition("@")[0] in SET:
-            raise ConfigError(f"{where}{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
+            raise ConfigError(
+                f"{where}{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm, --assume or -o"
+            )
 
 
 class _LeftOut(Exception):
@@ -173,7 +178,9 @@ class _Catalogue:
         own_prices = self._own_prices(options.prices)
         self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
-        self._profiles = {kind: find(self._gpus[kind].name, folders) for kinds in self.clusters for kind in kinds}
+        self._folders, self._scalings = folders, self._declared(options.assume)
+        self._made: list[Scaled] = []
+        self._profiles = {kind: self._known(kind) for kinds in self.clusters for kind in kinds}
         self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
         asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
         self._family, self.notes = self._models(options.model, asked)
@@ -184,9 +191,37 @@ class _Catalogue:
             if form not in own_prices and self._measured[form] & {_large(roles) for roles in self._family.values()}
         ]
         self._large = _large(next(iter(self._family.values())))
+        rests = itertools.chain.from_iterable(made.assumptions([self._large]) for made in self._made)
+        self.notes += [f"{one.what}: {one.value}; {one.source}" for one in rests]
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._coverage: dict[str, str | None] = {}
         self._takes_own_shapes = False
+
+    def _declared(self, assume: Sequence[str]) -> list[Scaling]:
+        """Return the declared scalings, and have all runs take them. Raises ConfigError for a wrong one."""
+        text = ",".join(assume) or None
+        check_assumed(text, {gpu.name for gpu in self._gpus.values()})
+        if text is not None:
+            self._words.append(f"assume={text}")
+        return parse_scalings(text)
+
+    def _known(self, kind: str) -> dict[str, Profile]:
+        """Return the profiles of a kind of GPU by model, the scaled ones among them."""
+        name = self._gpus[kind].name
+        profiles = find(name, self._folders)
+        for scaling in self._scalings:
+            if scaling.gpu == name:
+                self._made.append(scale(scaling, profiles, self._folders))
+                profiles |= self._made[-1].profiles
+        return profiles
+
+    def _unknown(self, kind: str) -> str:
+        """Return that no profile is known on a kind of GPU; if that was asked for, also the nearest kinds with one."""
+        family = f"no profile of {self._large}"
+        if self._wants_all:
+            return family
+        way = way_on(self._gpus[kind].name, self._variants, self._folders, "--assume ")
+        return f"{family} on {kind}; {way}"
 
     @property
     def baseline(self) -> str:
@@ -233,7 +268,7 @@ class _Catalogue:
         """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
         family, profiled = self._family, [self._measured[kind] for kind in kinds]
         if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
-            raise _LeftOut(f"no profile of {self._large}")
+            raise _LeftOut(self._unknown(kinds[0]))
         prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
         if len(prices) < len(kinds) and self._wants_all:
             raise _LeftOut("no price is known; name the kind with --gpu for a count without one, or give --prices")
@@ -275,10 +310,17 @@ class _Catalogue:
             candidate = Candidate(
                 design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
                 *rate_key(config), service, is_plain, self._work(config, first), cache, step=_group_size(plain),
-                period_s=_longest_period_s(controller),
+                period_s=_longest_period_s(controller), scaled=self._scaled(kinds, family[name]),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
         return composed
+
+    def _scaled(self, kinds: Sequence[str], roles: Mapping[str, str]) -> frozenset[str]:
+        """Return the kinds of GPUs on which a model of ``roles`` has scaled times."""
+        bases = {
+            kind: {of.basis for name, of in self._profiles[kind].items() if name in roles.values()} for kind in kinds
+        }
+        return frozenset(kind for kind, known in bases.items() if "scaled" in known)
 
     def _design(self, words: tuple[str, ...]) -> dict[str, Any]:
         """Return the resolved configuration of a design, on any kind of GPU."""
@@ -375,6 +417,7 @@ class _Catalogue:
         larges = sorted({_large(roles) for roles in every.values()})
         model = next((name for name in (*every, *larges) if name.lower() == model.lower()), model)
         if model in every and model not in larges:
+            self._variants = [_large(every[model])]
             return {model: every[model]}, []
 
         def covered(name: str) -> int:
@@ -382,6 +425,7 @@ class _Catalogue:
             return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
 
         variants = [name for name in _forms(model, larges) if name == model or name not in engine_models()]
+        self._variants = variants
         best = max(variants, key=lambda name: (covered(name), name == model), default=None)
         if best is None:
             raise ConfigError(

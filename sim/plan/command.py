@@ -81,6 +81,14 @@ def plan(
     output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="folder of the answer")] = OUT,
     runs: Annotated[Path, Option(metavar="DIR", help="folder of the runs, which are kept")] = RUNS,
     profiles: Annotated[Path | None, Option(metavar="DIR", help="a folder of more profiles")] = None,
+    assume: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KIND=KIND[*FACTOR]",
+            help="a10g=l40s*1.9: models not measured on A10G take 1.9 times as long as on L40S; without a factor by "
+            "their datasheets; may be repeated",
+        ),
+    ] = None,
     config_dir: ConfigDir = None,
     plugin: Plugin = None,
 ) -> int:
@@ -101,7 +109,7 @@ def plan(
     words, trace = separate_trace(overrides or [])
     options = Options(
         target or [], gpu or [], design or [], plugin or [], model, rate_rpm, prices, min_quality, replications,
-        profiles, config_dir, cache, max_gpus, rank, trace, words, runs, jobs, launcher,
+        profiles, config_dir, assume or [], cache, max_gpus, rank, trace, words, runs, jobs, launcher,
     )  # fmt: skip
     output_folder(output, ConfigError)
     answer = answer_plan(options, progress=True)

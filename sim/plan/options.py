@@ -31,6 +31,7 @@ class Options:
         model: name of the model that makes an image in full, or a choice of ``models=``.
         prices: file of prices by kind of GPU, before conf/data/gpu-prices.yaml.
         profiles: a folder of profiles, which replace shipped ones of the same model and GPU.
+        assume: declared scalings to kinds without a profile, as ``a10g=l40s*1.9`` (mezzotint.backends.scaling).
         cache: state of a cache at the start: ``empty``, ``warm`` from the trace's earlier requests, or ``both``, which
             ranks the warm ones and says what they need from empty.
         config_dir: the user's folder of models, GPUs and other choices.
@@ -49,6 +50,7 @@ class Options:
     replications: int | None = None
     profiles: Path | None = None
     config_dir: Path | None = None
+    assume: Sequence[str] = ()
     cache: Caches = "both"
     max_gpus: int = 256
     rank: int = 5

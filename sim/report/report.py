@@ -31,6 +31,7 @@ from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.sensitivity import PERCENTILES, Sensitivity, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
+from mezzotint.sim.run.sweep_folder import failures
 
 
 def report(
@@ -111,7 +112,8 @@ def write_report(
     facts = tables.facts(runs, {(band.run.series, band.run.load): band.decides for band in bands})
     for name, text in facts[0]:
         say(f"{name}: {text}")
-    html_text = _page(runs, figures, title or _title(runs), bands, facts, has_reruns=reruns_s > 0)
+    failed = [f"A point failed and has no run: {line}" for folder in dirs for line in failures(folder)]
+    html_text = _page(runs, figures, title or _title(runs), bands, facts, failed, has_reruns=reruns_s > 0)
     folder = html.parent / "figures"
     paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
@@ -133,6 +135,7 @@ def _page(
     title: str,
     bands: Sequence[Sensitivity],
     facts: tables.Facts,
+    failed: Sequence[str],
     *,
     has_reruns: bool,
 ) -> str:
@@ -163,7 +166,7 @@ def _page(
         series_styles(runs),
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
-        warnings=caveats(runs),
+        warnings=[*caveats(runs), *failed],
         facts=common,
     )
 

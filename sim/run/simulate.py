@@ -97,6 +97,10 @@ class TraceInputs:
             )
         return float(seconds)
 
+    def has_several_images(self) -> bool:
+        """Return True if a row asks for several images."""
+        return bool((self.trace.column("images") > 1).any())
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -259,6 +263,10 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    if settings.assume is not None and "assume" not in settings.backend:
+        raise ConfigError(
+            f"assume: found {settings.assume}, but this backend looks no times up; choose backend=profiled"
+        )
     gpus = kinds(settings.backend, settings.cluster)
     backends = list(dict(gpus).values())
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)

@@ -18,7 +18,7 @@ from mezzotint.sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
 from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, function_of
 from mezzotint.sim.run.config.choices import choices, groups
-from mezzotint.traces.sources.headers import PARTS, meaning
+from mezzotint.traces.formats.headers import PARTS, meaning
 from mezzotint.traces.table.columns import SCHEMA
 from tests.conftest import REPOSITORY
 

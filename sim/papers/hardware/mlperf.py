@@ -292,6 +292,15 @@ def replay_submission(row: Submission, *, with_sensitivity: bool = True) -> tupl
     return facts, latencies_s
 
 
+def replay_at(row: Submission, ratio: float) -> dict[str, Any]:
+    """Predict a submission with ``ratio`` times its offline seconds per image, as `Replay.predict` does.
+
+    Raises ConfigError: the row cannot be replayed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return Replay(row, Path(folder)).predict(ratio, with_sensitivity=False)[0]
+
+
 def summary(latencies_s: Floats) -> dict[str, float]:
     """Return mean, minimum, maximum and quantiles of ascending seconds, (requests,)."""
     levels = np.quantile(latencies_s, [*QUANTILES.values()], method="inverted_cdf").tolist()

@@ -248,7 +248,7 @@ def test_quality_mean_covers_only_the_measured_window() -> None:
     [
         ("quality.tables=[{source: s}]", r"quality\.tables\.0\.dataset: field required"),
         ("quality.tables=[{source: s, dataset: d, large: l, full: {clip: -1}}]", r"tables\.0\.full\.clip: .*found -1"),
-        ("quality.dataset=nope", r"quality\.dataset: found 'nope', expected one of DiffusionDB, SYSTEM-X, MJHQ-30k"),
+        ("quality.dataset=nope", r"quality\.dataset: found 'nope'; expected one of DiffusionDB, SYSTEM-X, MJHQ-30k"),
         ("+quality.designs.mine={cache: nope}", r"quality\.designs\.mine\.cache: found 'nope'"),
         ("+quality.designs.mine={cache: []}", r"quality\.designs\.mine\.cache: found none"),
         ("+quality.designs.mine={cache: ../../x}", r"found '\.\./\.\./x'"),

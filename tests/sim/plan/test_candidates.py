@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mezzotint.backends.scaling import ERROR
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan
 
@@ -73,6 +74,29 @@ def test_case_of_names_does_not_matter(ask: Ask, tmp_path: Path) -> None:
     assert best.result.candidate.prices["l40s"].source == "mine.yaml, 2026-11-01"
 
 
+def test_declared_scaling_plans_a_kind_without_a_profile_and_marks_it(ask: Ask) -> None:
+    """Twice the seconds of the other kind need about twice its GPUs."""
+    asked = {"model": "sdxl", "rate_rpm": 60.0, "replications": 1}
+    plan = ask(gpu=["a10g", "l40s"], assume=["a10g=l40s*2"], rank=2, **asked)
+    by_kind = {each.result.candidate.gpu: each.result for each in plan.ranked}
+    assert by_kind["l40s"].gpus < by_kind["a10g"].gpus <= 2 * by_kind["l40s"].gpus
+    assert by_kind["a10g"].cluster == f"{by_kind['a10g'].gpus} x a10g (scaled)"
+    assert "scaled" not in by_kind["l40s"].cluster
+    (scaled,) = (each for each in plan.ranked if each.result.candidate.gpu == "a10g")
+    assert scaled.summary["models"][0]["basis"] == "scaled"
+    assert scaled.error == ERROR
+    assert any(
+        note.startswith("seconds of sdxl-mlperf on a10g over those on l40s: 2.0; a factor") for note in plan.notes
+    )
+
+
+def test_kind_without_a_profile_is_refused_with_the_nearest_kinds_and_the_option(ask: Ask) -> None:
+    with pytest.raises(ConfigError, match=r"sdxl-mlperf was measured on l4, .*: --assume a10g=l4 scales"):
+        ask(model="sdxl", gpu=["a10g"])
+    with pytest.raises(ConfigError, match=r"a10q is no kind of GPU; did you mean a10g\?"):
+        ask(model="sdxl", gpu=["a10g"], assume=["a10q=l40s"])
+
+
 MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
 PROFILE = "schema: 1\nmodel: %s\ngpu: %s\nsource: made up\nstep:\n  - {width: 1024, height: 1024, seconds: %s}\n"
 GPU = """count: 2
@@ -98,7 +122,8 @@ def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp
     assert best.gpus_kept_busy == pytest.approx(50 / 60 * 2, rel=0.1)
     assert best.result.usd_per_h == 0.5 * best.result.gpus
     assert second.result.candidate.gpu == "l40s"
-    assert plan.notes == ("left out: h100-sxm: no profile of my-model",)
+    (note,) = plan.notes
+    assert note.startswith("left out: h100-sxm: no profile of my-model on h100-sxm; my-model was measured on l40s")
     both = ask(model=model, gpu=["my-gpu+l40s"], **options).ranked[0].result
     assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 MARKS: Mapping[str, str] = {
     "vllm-omni": r"\A\s*Request\(",
-    "a1111": r"^Steps: \d+, Sampler: ",
+    "a1111": r"^Steps: \d+, [A-Z][\w ]*: ",
     "access-log": r"\A\S+ \S+ \S+ \[\d{2}/[A-Z][a-z]{2}/\d{4}:",
     "k6": r'\A"?metric_name"?,"?timestamp|\A\s*\{[^\n]*"metric":\s*"\w+"[^\n]*"type":\s*"(Point|Metric)"'
     r'|\A\s*\{[^\n]*"type":\s*"(Point|Metric)"[^\n]*"metric":',
@@ -15,7 +15,8 @@ MARKS: Mapping[str, str] = {
     "comfyui": r'\A\s*[\[{].*"class_type":',
     "civitai": r'\A\s*[\[{].*"(nsfwLevel|civitaiResources)":|\A\s*\{\s*"items":\s*\[\s*\{.*"meta":',
     "sglang": r'\A\s*\{[^\n]*"sampling_params":',
-    "gateway": r'\A\s*\{[^\n]*"(request|body|payload|input|params|parameters)":\s*\{[^\n}]*"prompt":',
+    "gateway": r'\A\s*\[?\s*\{[^\n]*"(request|body|payload|input|params|parameters|request_body|proxy_server_request)":'
+    r'\s*\{[^\n}]*"prompt":',
 }
 """Name of a source -> regular expression that the head of its files matches, the sharpest first."""
 

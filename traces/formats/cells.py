@@ -1,7 +1,9 @@
 """Conversion of text cells to numbers and times, with errors that name the cell."""
 
+import json
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,61 @@ def integers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedA
 def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
     """Return text as float64, (n,). Raises TraceError naming the first cell that is no number."""
     return _cast(pc.utf8_trim_whitespace(cells), cells, pa.float64(), "a number", origin, column)
+
+
+def name_of(item: Any) -> str | None:
+    """Return the name of a model or an add-on, a text or an object with a name."""
+    if isinstance(item, dict):
+        keys = ("name", "lora_name", "model", "path", "lora_path", "id")
+        item = next((item[key] for key in keys if isinstance(item.get(key), str)), None)
+    return None if item is None else str(item)
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return a column's cells as text, (n,), "" and NaN as null, lists as JSON; None for a kind without such values."""
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        texts = [None if cell is None else json.dumps(cell, default=str) for cell in column.to_pylist()]
+        column = pa.chunked_array([pa.array(texts, pa.string())])
+    elif pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        return None
+    elif not pa.types.is_string(kind):
+        if pa.types.is_floating(kind):
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+        try:
+            column = column.cast(pa.string())
+        except (pa.ArrowException, pa.ArrowNotImplementedError):
+            return None
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+
+def pointed(cells: pa.ChunkedArray, origin: Origin, name: str) -> pa.ChunkedArray:
+    """Return numbers with a decimal comma as numbers with a point; other cells stay.
+
+    Raises TraceError if each comma may as well stand between thousands.
+    """
+    both = pc.match_substring_regex(cells, r"^\s*[+-]?\d{1,3}(,\d{3})+\.\d+\s*$").fill_null(False)
+    if pc.any(both).as_py():  # 1,234.5: both marks say which is which, here and in the cells with one
+        return pc.replace_substring(cells, ",", "")
+    if pc.any(pc.match_substring_regex(cells, r"^\s*[+-]?\d{1,3}(\.\d{3})+,\d+\s*$").fill_null(False)).as_py():
+        return pc.replace_substring(pc.replace_substring(cells, ".", ""), ",", ".")
+    commas = pc.match_substring_regex(cells, r"^\s*[+-]?\d+,\d+\s*$").fill_null(False)
+    if not pc.any(commas).as_py():
+        return cells
+    decimal = pc.match_substring_regex(cells, r"^\s*[+-]?(0\d*|\d{4,}),\d+\s*$|,(\d{1,2}|\d{4,})\s*$")
+    if not pc.any(decimal.fill_null(False)).as_py():
+        index = pc.index(commas, pa.scalar(True)).as_py()
+        raise refusal(
+            origin, index, name, repr(cells[index].as_py()),
+            "a number whose comma is clearly decimal or between thousands; write it with a point or without",
+        )  # fmt: skip
+    return pc.replace_substring_regex(cells, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")
+
+
+def are_dates(cells: pa.ChunkedArray) -> bool:
+    """Return True if the first cell that is not null looks like a date."""
+    first = next((cell for cell in cells.to_pylist() if cell is not None), "")
+    return ":" in first or len(re.findall(r"[-/.]", first)) > 1
 
 
 def _cast(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.lines import lines
+from mezzotint.traces.formats.lines import lines
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.validation import excerpt
 

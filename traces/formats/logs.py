@@ -7,24 +7,21 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.accesslog import access_log
-from mezzotint.traces.sources.formats.comfyui import of_prompt
-from mezzotint.traces.sources.formats.delimited import encoding_of, read_delimited, sniff
-from mezzotint.traces.sources.formats.jsontext import elements, members
-from mezzotint.traces.sources.formats.parameters import generated
+from mezzotint.traces.formats.accesslog import access_log
+from mezzotint.traces.formats.comfyui import of_prompt
+from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
+from mezzotint.traces.formats.jsontext import elements, members, unwrapped
+from mezzotint.traces.formats.parameters import generated
 from mezzotint.traces.table.limits import Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
 
 Records = Iterator[tuple[int, dict[str, Any]]]
 """Records with the number of each in its file, counted from 0."""
 
-HEAD_BYTES = 1 << 16
-"""Bytes from which the delimiter is guessed."""
-
 
 def json_records(path: Path, limits: Limits, _: Any) -> Records:
     """Yield the objects of JSON lines, or of a JSON array. Raises TraceError for another value."""
-    for row, value in enumerate(itertools.chain.from_iterable(elements(path, limits))):
+    for row, value in enumerate(unwrapped(elements(path, limits))[0]):
         if not isinstance(value, dict):
             raise TraceError(f"{path}: value {row}: found {excerpt(repr(value), 60)}, expected an object of a request")
         yield row, value
@@ -37,9 +34,7 @@ def rows_or_records(path: Path, limits: Limits, _: Any) -> Records:
     if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
         yield from json_records(path, limits, None)
         return
-    encoding = encoding_of(path, limits)
-    text = head.decode("utf-8-sig" if encoding == "utf-8-sig" else encoding, "ignore")
-    _, tables = read_delimited(path, limits, sniff(text, encoding, None, '"'))
+    _, tables = read_delimited(path, limits, sniff(path, limits, head)[1])
     yield from enumerate(itertools.chain.from_iterable(table.to_pylist() for table in tables))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from PIL import ExifTags, Image
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.lines import lines
+from mezzotint.traces.formats.lines import lines
 from mezzotint.traces.table.limits import Limits, regular_file
 from mezzotint.traces.table.validation import excerpt
 

@@ -12,17 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.cells import Timestamps, numbers, refusal
+from mezzotint.traces.formats.cells import Timestamps, numbers, refusal
 from mezzotint.traces.table.validation import EARLIEST_S, LATEST_S, LONGEST_S, Origin, excerpt
 
 ClockName = Literal["auto", "seconds", "unix", "unix-ms", "unix-us", "unix-ns", "timestamp"]
 DateOrder = Literal["month-first", "day-first"]
 
-PER_SECOND: Mapping[str, float] = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
+PER_SECOND: Mapping[str, float] = {
+    "ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600, "d": 1 / 86_400,
+}  # fmt: skip
 """Unit of time -> how many make a second."""
 
 WORDS: Mapping[str, str] = {
     "ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes", "h": "hours",
+    "d": "days",
 }  # fmt: skip
 
 UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", "unix-ns": "ns"}
@@ -30,7 +33,7 @@ UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", 
 EXCEL_DAYS = (20_000, 80_000)
 """Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
 
-OF_COMMAND = " (of `mezzotint trace import table`)"
+OF_COMMAND = " (of `mezzotint trace import table`; a run has trace.map, leave_out, units, dates)"
 """Where the options of remedies are, for commands that do not have them."""
 
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
@@ -38,10 +41,14 @@ NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|
 DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
 """What a date has and a malformed number has not."""
 
+DIGITS = re.compile(r"(19|20)\d{2}(0\d|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])([0-5]\d){2}")
+"""A date and a time in digits alone, 20261103100000, which no count since 1970 is."""
+
 REWRITTEN: Mapping[str, str] = {
     r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
     r"\s*(UTC|GMT)$": "Z",
     r"^(\d{1,2})/([A-Za-z]{3})/(\d{4}):": r"\1 \2 \3 ",  # 03/Nov/2026:10:00:00, as web servers log
+    r"^((?:19|20)\d{2})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})$": r"\1-\2-\3 \4:\5:\6",  # 20261103100000
     r"^(\d{4})[/.](\d{2})[/.](\d{2})": r"\1-\2-\3",
 }
 """Forms of dates, as regular expressions -> the same as pandas reads them."""
@@ -102,7 +109,8 @@ def read_clock(
     Raises TraceError naming the first cell that is no such time, or the order of day and month if no row decides it.
     """
     first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
-    if name == "timestamp" or (name == "auto" and not NUMBER.fullmatch(first) and DATE.search(first)):
+    is_date = DIGITS.fullmatch(first) or (not NUMBER.fullmatch(first) and DATE.search(first))
+    if name == "timestamp" or (name == "auto" and is_date):
         clock = _read_dates(cells, origin, dates)
     else:
         clock = _read_numbers(cells, origin, name, unit, has_date)
@@ -206,7 +214,8 @@ def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, orig
     index = int(np.flatnonzero(parts[0].notna())[0])
     raise TraceError(
         f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the"
-        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND}"
+        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND},"
+        " or write them as 2026-11-03"
     )
 
 

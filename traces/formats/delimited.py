@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,9 @@ MAX_BLOCK = (1 << 31) - 1
 """Bytes parsed at once, at most: Arrow counts them in 32 bits."""
 
 
+HEAD_BYTES = 1 << 16
+"""Bytes from which the format and the delimiter are guessed."""
+
 DELIMITERS = ",;\t|"
 """The usual delimiters, those of most files first."""
 
@@ -40,32 +44,52 @@ class Dialect:
         quote: the character around cells that contain the delimiter; None if quotes are plain characters.
         encoding: Python's name of the encoding.
         spaced: whether a space after the delimiter belongs to it.
-        declared: whether the first line is Excel's `sep=;` and no header.
+        skipped: lines before the header: Excel's `sep=;`, blank ones and comments.
+        names: the columns of a text without a header; empty if it has one.
     """
 
     delimiter: str = ","
     quote: str | None = '"'
     encoding: str = UTF8
     spaced: bool = False
-    declared: bool = False
+    skipped: int = 0
+    names: tuple[str, ...] = ()
 
 
-def sniff(head: str, encoding: str, delimiter: str | None, quote: str | None) -> Dialect:
-    """Return how a text is delimited, from its first lines.
+def sniff(
+    path: Path, limits: Limits, start: bytes, delimiter: str | None = None, quote: str | None = '"'
+) -> tuple[str, Dialect]:
+    """Return the first lines of a text, of its first `HEAD_BYTES`, and how it is delimited.
 
     The delimiter is the one that gives most rows as many cells as the header, which are two or more; of several, the
     one with the most cells. A header that names the delimiter (`sep=;`) is believed.
     """
+    encoding = encoding_of(path, limits)
+    head = start.decode(encoding, "ignore")
     declared = re.match(r"sep=(.)\r?\n", head)
-    if declared:
-        head, delimiter = head[declared.end() :], delimiter or declared[1]
+    lines = head.splitlines(keepends=True)
+    skipped = 1 if declared else _count_comments(lines)
+    head, delimiter = "".join(lines[skipped:]), delimiter or (declared[1] if declared else None)
     if delimiter is None:
         scores = {word: _score(head, word, quote) for word in DELIMITERS}
         delimiter = max(scores, key=lambda word: scores[word])
     header = next(iter(head.splitlines()), "")
     cells = header.split(delimiter)[1:]
     spaced = bool(cells) and delimiter != " " and all(cell.startswith(" ") for cell in cells)
-    return Dialect(delimiter=delimiter, quote=quote, encoding=encoding, spaced=spaced, declared=bool(declared))
+    return head, Dialect(delimiter=delimiter, quote=quote, encoding=encoding, spaced=spaced, skipped=skipped)
+
+
+def _count_comments(lines: list[str]) -> int:
+    """Return the number of lines before the header that are blank or begin with #.
+
+    The last one is the header if it has as many cells as the line after it, and more than one.
+    """
+    comments = list(itertools.takewhile(lambda line: not line.strip() or line.startswith("#"), lines))
+    following = lines[len(comments) : len(comments) + 1]
+    if not comments or not following:
+        return 0
+    last, after = (len(re.split(r"[,;\t|]", line)) for line in (comments[-1], following[0]))
+    return len(comments) - (last == after > 1)
 
 
 def _score(head: str, delimiter: str, quote: str | None) -> tuple[float, int]:
@@ -122,10 +146,12 @@ def read_delimited(path: Path, limits: Limits, dialect: Dialect = Dialect()) -> 
 
 
 def _header(path: Path, limits: Limits, dialect: Dialect) -> list[str]:
+    if dialect.names:
+        return list(dialect.names)
     with open_unpacked(path, limits) as stream:
         try:
             text = io.TextIOWrapper(stream, dialect.encoding)
-            line = [text.readline(_block_bytes(limits)) for _ in range(1 + dialect.declared)][-1]
+            line = [text.readline(_block_bytes(limits)) for _ in range(1 + dialect.skipped)][-1]
         except UnicodeDecodeError as error:
             raise TraceError(f"{path}: the header is not UTF-8 text ({error.reason}); convert the file") from error
     if not line:
@@ -152,7 +178,12 @@ def _rows(path: Path, limits: Limits, header: list[str], dialect: Dialect) -> It
         column_types={name: pa.string() for name in header}, null_values=[""], strings_can_be_null=True
     )
     # with one thread errors name the row
-    read = pa.csv.ReadOptions(use_threads=False, block_size=_block_bytes(limits), skip_rows=int(dialect.declared))
+    read = pa.csv.ReadOptions(
+        use_threads=False,
+        block_size=_block_bytes(limits),
+        skip_rows=dialect.skipped,
+        column_names=list(dialect.names) or None,
+    )
     done = 0
     last: pa.Table | None = None
     with unchanged(path):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mezzotint.traces.sources.formats.cells import refusal
-from mezzotint.traces.sources.formats.lines import lines
+from mezzotint.traces.formats.cells import refusal
+from mezzotint.traces.formats.lines import lines
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.validation import Origin
 

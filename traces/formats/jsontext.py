@@ -1,6 +1,7 @@
 """Read JSON one element at a time: an array, an object, or one value after another."""
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +20,9 @@ GROUP, GROUP_CHARACTERS = 1 << 13, 1 << 22
 
 SPACE = re.compile(r"[ \t\r\n]*")
 
+WRAPPERS = frozenset(["requests", "data", "items", "records", "results", "logs", "entries", "rows", "traces", "events"])
+"""Names of the list of records in an object around it."""
+
 LONGEST_WORD = 16
 """Longest literal, number or escape, which the end of a piece may cut."""
 
@@ -34,6 +38,24 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
     with open_bounded(path, limits) as stream:
         text = _Text(stream, path, limits)
         yield from text.grouped(text.listed("[", "]", text.value) if text.next_character() == "[" else text.lines())
+
+
+def unwrapped(groups: Iterator[list[Any]]) -> tuple[Iterator[Any], str]:
+    """Return values, and in words where in the file they are.
+
+    One object around a list of objects stands for the list, one of lists of equal lengths for a record of each place.
+    """
+    values = itertools.chain.from_iterable(groups)
+    first = list(itertools.islice(values, 2))
+    outer = first[0] if len(first) == 1 and isinstance(first[0], dict) else {}
+    lists = {name: value for name, value in outer.items() if isinstance(value, list) and value}
+    if len(lists) > 1 and len(lists) == len(outer) and len({len(value) for value in lists.values()}) == 1:
+        return (dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)), ", a list a column"
+    inside = [name for name in lists if name in WRAPPERS and all(isinstance(item, dict) for item in lists[name])]
+    if len(inside) == 1 and not {"prompt", "messages", "request", "body", "status"} & outer.keys():
+        beside = [name for name in outer if name != inside[0]]
+        return iter(lists[inside[0]]), f" in {inside[0]}" + (f", without {', '.join(beside)} beside it" * bool(beside))
+    return itertools.chain(first, values), ""
 
 
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:
