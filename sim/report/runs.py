@@ -74,9 +74,15 @@ class Run:
         return next((model.images for model in self.models), None)
 
     @property
+    def load_verdict(self) -> str | None:
+        """Whether the system served what was offered: below, overloaded or undecided; None if the summary lacks it."""
+        verdict: str | None = (self.summary["load"] or {}).get("verdict")
+        return verdict
+
+    @property
     def is_overloaded(self) -> bool:
         """True if the system served less than was offered."""
-        return bool(self.summary["load"]["verdict"] == "overloaded")
+        return self.load_verdict == "overloaded"
 
     @property
     def seed(self) -> int | None:
