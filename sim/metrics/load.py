@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -65,7 +64,7 @@ Counts = NDArray[np.int64]
 def load(
     columns: RequestColumns,
     start_s: float,
-    idle_s: Callable[[float, float], float],
+    idle_s: Callable[[Reals], Reals],
     gpus: int,
     *,
     is_closed: bool,
@@ -97,7 +96,7 @@ def load(
     (ca2 + cs2) / (1 - load)**2, the squared coefficients of variation of arrivals and service times.
 
     Args:
-        idle_s: returns the idle GPU-seconds between two times.
+        idle_s: returns the idle GPU-seconds from the first of some times to each.
         gpus: GPUs of the cluster.
         is_closed: True if arrivals follow completions.
     """
@@ -120,7 +119,7 @@ def load(
     late = due - lost - served
     offered = _count_until(edges, arrival_s)
     arrived, grown, gone = (int(count[-1] - count[0]) for count in (offered, late, lost))
-    idle = np.cumsum([0.0, *(idle_s(*edge) for edge in pairwise(edges[::COARSE]))])
+    idle = idle_s(edges[::COARSE])
     counted_s = span_s - fill_s
     busy_s = gpus * counted_s - float(idle[-1])
     servable = idle * ((served[-1] - served[0]) / busy_s if busy_s > 0 else 0.0)
