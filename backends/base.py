@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from mezzotint.settings.assumption import Assumption
@@ -70,10 +71,14 @@ class Work:
 
     def __post_init__(self) -> None:
         self.done = self.skipped
-        # Text, because it is hashed once: batches are counted by shape whenever one joins or leaves.
-        self.shape = f"{self.model} {size_text(self.width, self.height, self.frames)}+{len(self.controlnets)}"
-        if self.cfg is not None:
-            self.shape += " with CFG" if self.cfg else " without CFG"
+        self.shape = shape_text(self.model, self.width, self.height, self.frames, len(self.controlnets), self.cfg)
+
+
+@lru_cache(maxsize=4096)
+def shape_text(model: str, width: int, height: int, frames: int, nets: int, cfg: bool | None) -> str:
+    """Return ``Work.shape``: text, because it is hashed once, and batches are counted by it as requests come and go."""
+    guidance = "" if cfg is None else " with CFG" if cfg else " without CFG"
+    return f"{model} {size_text(width, height, frames)}+{nets}{guidance}"
 
 
 def size_text(width: int, height: int, frames: int = 1) -> str:
@@ -176,12 +181,18 @@ class Provenance:
         basis: one of Profile.basis, or ``live``.
         precision: number formats of the networks.
         service_error: known relative error of the service times.
+        software: the engine that served, and its version.
+        date: day of the measurement, or of its publication.
+        untimed: stages that have no seconds of their own.
     """
 
     basis: str | None = None
     precision: str | None = None
     service_error: float | None = None
     source: str | None = None
+    software: str | None = None
+    date: str | None = None
+    untimed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +211,15 @@ class RequestBasis:
 
 
 class RequestInputs(Protocol):
-    """Prompts, seeds and seconds of the trace, by row."""
+    """Prompts, seeds and seconds of the trace, by row, and whether any row asks for several images."""
 
     def prompt(self, row: int) -> str: ...
 
     def seed(self, row: int) -> int: ...
 
     def service_s(self, row: int) -> float: ...
+
+    def has_several_images(self) -> bool: ...
 
 
 @runtime_checkable

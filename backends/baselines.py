@@ -82,6 +82,7 @@ def read(path: Path, scenario: str, gpu: str, model: str, size: tuple[int, int])
         "gpu": gpu,
         "source": f"SGLang-Diffusion, performance baselines of its CI: {path.name}, {scenario}",
         "basis": "published",
+        "software": "SGLang-Diffusion",
         "notes": f"{len(steps)} steps; the median of all but the first {ARTEFACTS}. Size as given, {width}x{height}.",
         "step": [{"width": width, "height": height, "seconds": median(steps[ARTEFACTS:] or steps) / 1e3}],
         "load_s": None if times.expected_load_ms is None else times.expected_load_ms / 1e3,

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
 from math import fsum
+from pathlib import Path
 from typing import Literal
 
 from mezzotint.backends.base import BackendError, Cost, Work, size_text
 from mezzotint.backends.lookup_record import CFG_EVALUATIONS, LookupRecord, Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import Profile
+from mezzotint.backends.scaling import way_on
 from mezzotint.backends.table import Table
 
 INSTEAD = "choose another models= or cluster=, or measure one and name its folder with backend.folder"
@@ -19,12 +22,13 @@ NEAR = 0.02
 
 @dataclass(slots=True)
 class Lookup:
-    """The profiles of one kind of GPU, by model, and a record of the look-ups in them."""
+    """The profiles of one kind of GPU, by model, from ``folders``, and a record of the look-ups in them."""
 
     gpu: str
     profiles: Mapping[str, Profile]
     extrapolate: Literal["error", "warn"]
     service_factor: float
+    folders: Sequence[Path | Traversable]
     record: LookupRecord = field(init=False, default_factory=LookupRecord)
     _times: dict[tuple[str, str, int, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
 
@@ -34,7 +38,8 @@ class Lookup:
                 return
             raise self.lacks(model, "step: nobody measured how long a step takes, so nothing can be served", INSTEAD)
         there = ", ".join(sorted(self.profiles)) or "none yet"
-        raise BackendError(f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there}); {INSTEAD}")
+        known = f"no profile of {model} on {self.gpu} (profiles of {self.gpu}: {there})"
+        raise BackendError(f"{known}; {way_on(self.gpu, [model], self.folders, 'assume=')}; or {INSTEAD}")
 
     def lacks(self, model: str, what: str, remedy: str) -> BackendError:
         return BackendError(f"profile of {model} on {self.gpu}: {what}; {remedy}")
@@ -42,8 +47,9 @@ class Lookup:
     def seconds(self, operation: str, model: str, width: int, height: int, batch: int = 1, frames: int = 1) -> float:
         """Return the seconds of one ``operation`` (step, text_encode, vae_encode, vae_decode) of a batch of one size.
 
-        An operation without a table costs nothing: profiles from papers include it in the step. Encoding or decoding
-        beyond the largest measured batch takes seconds in proportion to its images, an upper bound.
+        An operation without a table costs nothing, and the record notes it: profiles from papers include it in the
+        step. Encoding or decoding beyond the largest measured batch takes seconds in proportion to its images, an upper
+        bound.
 
         Raises:
             BackendError: the size or batch is outside the grid and ``extrapolate`` is ``error``.
@@ -58,6 +64,7 @@ class Lookup:
         self.require(where.model)
         table = self.profiles[where.model].tables.get(operation)
         if table is None:
+            self.record.untimed.add((where.model, operation))
             return 0.0
         if operation == "text_encode":  # prompts have no size; their table has one column of 1 pixel
             where = Where(where.model, 1, 1, where.batch)

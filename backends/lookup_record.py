@@ -37,6 +37,7 @@ class LookupRecord:
         in_turn: (model, stage, largest measured batch) of batches beyond that.
         guided: models and ``Work.cfg`` of requests with other guidance than the seconds are for.
         unencoded: models whose input images took no time to encode.
+        untimed: (model, stage) of stages without a time, which cost nothing.
         mixed: True if a batch had works of several shapes.
     """
 
@@ -50,6 +51,7 @@ class LookupRecord:
     in_turn: set[tuple[str, str, int]] = field(default_factory=set)
     guided: set[tuple[str, bool]] = field(default_factory=set)
     unencoded: set[str] = field(default_factory=set)
+    untimed: set[tuple[str, str]] = field(default_factory=set)
     mixed: bool = False
 
     def assumptions(  # noqa: C901 - one sentence after another, in the order of the summary
@@ -110,6 +112,10 @@ class LookupRecord:
         for name in sorted(self.unencoded):
             what = f"seconds to encode an input image of {name} on {gpu}"
             yield Assumption(what, 0, f"its profile has no vae_encode {UNMEASURED}")
+        for name in used:
+            if stages := sorted(stage for model, stage in self.untimed if model == name):
+                source = "its profile has no times of them; what is not inside its step is counted as 0 s"
+                yield Assumption(f"stages of {name} on {gpu} without a time of their own", stages, source)
         if self.mixed:
             what = "a batch of several sizes or numbers of ControlNets"
             yield Assumption(what, "a batch for each, one after another", "images of different sizes share no tensor")

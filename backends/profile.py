@@ -32,7 +32,8 @@ How a cost follows from the points of a list:
 - Encoding and decoding beyond the largest batch take that batch's time in proportion to the images, without a warning.
 - A time of ``step`` or ``gang_step`` is the mean step of a full run; ``step_shares`` says which steps take longer.
 - Works of different sizes or numbers of ControlNets share no batch: their times add up (except in ``patched``).
-- ``text_encode``, ``vae_encode`` and ``vae_decode`` cost nothing if absent: ``step`` is then taken to include them.
+- ``text_encode``, ``vae_encode`` and ``vae_decode`` cost nothing if absent, and the summary says so: ``step`` is then
+  taken to include them.
   Other absent keys stop a run that needs them, except ``load_s`` (``backend.unpublished_load_s``), and ``energy`` with
   ``power_w`` and ``memory``, which leave joules and peak bytes unknown.
 """
@@ -258,7 +259,10 @@ class Profile(Strict):
         basis: ``measured`` (or fitted) with this project, or from a raw log in ``source``. ``published``
             measurements of others. ``scaled`` from another GPU or model. ``assumed``.
         service_error: known relative error of the service times, |true / profile - 1|; its source is in ``validation``.
-        device, date, versions, notes: for the reader: the device's full name, the day, packages, remarks.
+        device, notes: for the reader: the device's full name, remarks.
+        date: day of the measurement, or of the round or report that published it; None if the source has none.
+        software: the engine that served; ``version`` is its version. None if the source does not say.
+        versions: versions of other packages.
         dtype: precision, of the denoiser if components differ.
         validation: how far replayed runs are from measured ones.
         step: one denoising step of a batch, both halves of classifier-free guidance included unless ``guidance`` says
@@ -300,8 +304,10 @@ class Profile(Strict):
     basis: Literal["measured", "published", "scaled", "assumed"] | None = None
     service_error: Annotated[float, Field(ge=0, le=10)] | None = None
     device: str | None = None
-    date: str | None = None
     dtype: str | None = None
+    software: str | None = None
+    version: str | None = None
+    date: str | None = None
     versions: dict[str, str] = {}
     notes: str | None = None
     validation: str | None = None

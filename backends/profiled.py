@@ -28,6 +28,7 @@ from mezzotint.backends.lookup import Lookup, exact_total
 from mezzotint.backends.lookup_record import Where
 from mezzotint.backends.patched import Size
 from mezzotint.backends.profile import LoraTiming, Profile, find, shipped
+from mezzotint.backends.scaling import Scaled, parse, scale
 from mezzotint.backends.scatter import draw_uniform
 from mezzotint.settings.assumption import Assumption
 from mezzotint.settings.ranges import Seconds
@@ -62,18 +63,21 @@ class Profiled:
         seed: of the draws from ``scatter``.
         service: ``profile``, or ``trace``: a request alone takes the seconds that the trace's ``gen_s`` has for its
             row, and a partial generation its share of them. Batches and standalone latencies stay the profile's.
+        assume: declared scalings to kinds of GPUs (mezzotint.backends.scaling), as ``a10g=l40s*1.9``. A model that was
+            measured on ``gpu`` keeps its own profile.
         service_factor: multiplies the seconds of every stage, but not of loads, to study an error of the profile. The
             standalone latency, and with it the SLO, moves too.
 
     Raises:
-        BackendError: a folder or profile cannot be read, or a folder has two profiles of one GPU and model; or
-            ``service=trace`` meets a row without seconds.
+        BackendError: a folder or profile cannot be read, a folder has two profiles of one GPU and model, a scaling
+            cannot be made, or ``service=trace`` meets a row without seconds.
     """
 
     gpu: str
     extrapolate: Literal["error", "warn"] = "error"
     unpublished_load_s: Seconds = 20.0
     folder: str | Path | None = None
+    assume: str | None = None
     seed: int = 0
     service_factor: Factor = 1.0
     service: Literal["profile", "trace"] = "profile"
@@ -83,9 +87,10 @@ class Profiled:
     measures_memory: bool = field(init=False)
     profiles: dict[str, Profile] = field(init=False)
     _lookup: Lookup = field(init=False, repr=False)
+    _scaled: Scaled | None = field(init=False, repr=False)
     _has_unequal_steps: bool = field(init=False, repr=False)
-    _makes_several: bool = field(init=False, default=False, repr=False)
-    """True once a work of several images has begun."""
+    _makes_several: bool = field(init=False, default=True, repr=False)
+    """False if no request of the trace asks for several images."""
     # (shape, images) -> one step: batches change often, and a look-up in a dict is cheap. The images are negative if a
     # request makes several, since batches beyond the measured ones then take turns.
     _steps: dict[tuple[str, int], Cost] = field(init=False, default_factory=dict)
@@ -109,7 +114,12 @@ class Profiled:
                 raise BackendError(f"{self.folder}: not a folder of profiles; name one or leave backend.folder null")
             folders.append(Path(self.folder))
         self.profiles = find(self.gpu, folders)
-        self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor)
+        self._scaled = None
+        for scaling in parse(self.assume):
+            if scaling.gpu == self.gpu:
+                self._scaled = scale(scaling, self.profiles, folders)
+                self.profiles |= self._scaled.profiles
+        self._lookup = Lookup(self.gpu, self.profiles, self.extrapolate, self.service_factor, folders)
         self.measures_memory = any(profile.memory for profile in self.profiles.values())
         self._has_unequal_steps = any(profile.step_shares for profile in self.profiles.values())
         has_scatter = any(profile.scatter is not None for profile in self.profiles.values())
@@ -117,6 +127,7 @@ class Profiled:
 
     def open(self, asked: RequestInputs) -> None:
         self._asked = asked
+        self._makes_several = asked.has_several_images()
 
     def require(self, model: str) -> None:
         self._lookup.require(model)
@@ -125,21 +136,26 @@ class Profiled:
         profile = self.profiles.get(model)
         if profile is None:
             return Provenance()
-        return Provenance(profile.basis, profile.dtype, profile.service_error, profile.source)
+        software = None if profile.software is None else " ".join(filter(None, (profile.software, profile.version)))
+        return Provenance(
+            profile.basis,
+            profile.dtype,
+            profile.service_error,
+            profile.source,
+            software,
+            profile.date,
+            tuple(stage for stage in ("text_encode", "vae_decode") if stage not in profile.tables),
+        )
 
     def begin(self, works: Sequence[Work]) -> Cost:
         """Encode one batch of prompts per model, and one of artifacts per size."""
         work = works[0]
         if len(works) == 1 and not work.refine and not work.input_images:
-            if work.images > 1:
-                self._makes_several = True
             seconds = self._lookup.seconds("text_encode", work.model, 1, 1)
             return self._lookup.cost(work.model, seconds * self._factor(work))
         prompts = Counter(work.model for work in works)
         artifacts: Counter[tuple[str, int, int, int]] = Counter()
         for work in works:
-            if work.images > 1:
-                self._makes_several = True
             if work.refine:
                 artifacts[work.model, work.width, work.height, work.frames] += 1
             if work.input_images:  # an image also where it starts a video
@@ -159,7 +175,7 @@ class Profiled:
         if len(works) == 1:
             work = works[0]
             work.done += count
-            group = work.shape, (-work.images if self._makes_several and work.images > 1 else 1)
+            group = work.shape, (1 if work.images == 1 else -work.images)
             one = known.get(group) or self._step(group, work)
             if self.by_row and (factor := self._factor(work)) != 1.0:
                 one = one.times(factor)
@@ -379,9 +395,10 @@ class Profiled:
         if not self.measures_memory:
             return None
         peaks = []
-        sizes: Counter[str] = Counter()
+        sizes: dict[str, int] = {}
+        so_far = sizes.get
         for work in works:
-            sizes[work.shape] += work.images
+            sizes[work.shape] = so_far(work.shape, 0) + work.images
         several = -1 if sum(sizes.values()) > len(works) else 1
         for shape, images in sizes.items():
             group = shape, several * images
@@ -461,7 +478,8 @@ class Profiled:
         record = self._lookup.record
         own = Assumption("service seconds", "the trace's own", "gen_s of each request (backend.service=trace)")
         stated = record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
-        return [*stated, *([own] if self.service == "trace" else [])]
+        scaled = () if self._scaled is None else self._scaled.assumptions(sorted(record.stepped))
+        return [*stated, *scaled, *([own] if self.service == "trace" else [])]
 
 
 def _first_of_shape(works: Sequence[Work], shape: str) -> Work:

@@ -1,7 +1,7 @@
 """Simulate the serving of image and video diffusion models from Python.
 
 >>> import mezzotint
->>> run = mezzotint.run("system=nirvana", "cluster=h100", "arrivals.rate_rpm=20")
+>>> run = mezzotint.run("system=nirvana", "cluster=h100", "arrivals.rate_rpm=5")
 >>> run.summary["latency_s"]["p95"], run.requests.head(), run.plot.latency()
 
 The overrides are those of ``mezzotint run``; ``mezzotint.choices()`` lists the groups.
@@ -11,11 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mezzotint.frames import trace
     from mezzotint.planning import Plan, plan
     from mezzotint.plots import Plots
     from mezzotint.results import Run, Sweep
     from mezzotint.sim.core.errors import ConfigError, SimulationError
-    from mezzotint.simulation import choices, load, run, sweep, trace
+    from mezzotint.simulation import choices, load, run, sweep
 
 __all__ = [
     "ConfigError",
@@ -33,11 +34,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "frames": ("trace",),
     "planning": ("Plan", "plan"),
     "plots": ("Plots",),
     "results": ("Run", "Sweep"),
     "sim.core.errors": ("ConfigError", "SimulationError"),
-    "simulation": ("choices", "load", "run", "sweep", "trace"),
+    "simulation": ("choices", "load", "run", "sweep"),
 }
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from mezzotint.frames import path_of
 from mezzotint.plots import Figure
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan as Answer
 from mezzotint.sim.plan.command import answer_plan, write
 from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
-from mezzotint.sim.plan.page import as_json, figure, sentence
+from mezzotint.sim.plan.page import as_json, basis, design_name, figure, headers, sentence
 from mezzotint.sim.run.pool import Launcher
 
 
@@ -35,9 +36,32 @@ class Plan:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The clusters that meet the targets, the cheapest first: a row each, with the keys of plan.json."""
-        hidden = ["models", "assumptions"]
-        return pd.json_normalize(as_json(self._answer, self.command)["ranked"]).drop(columns=hidden, errors="ignore")
+        """The clusters that meet the targets, the cheapest first: a row each, with the work and what it rests on.
+
+        Latencies are in seconds, prices and savings in US$ per hour. ``carries`` is the factor on the load at which the
+        cluster still meets the targets, ``gpus_if_service_error`` the GPUs that it takes if the service is longer by
+        its known error. ``clusters`` and plan.json have all other numbers.
+        """
+        plan = self._answer
+        key = plan.spec.targets[0].key
+        name = f"{key.removeprefix('latency_s.')}_s" if key.startswith("latency_s.") else key
+        rows = [
+            {
+                "design": design_name(plan, one.result.candidate),
+                "cluster": one.result.cluster,
+                "usd_per_h": one.result.usd_per_h,
+                "saving_usd_per_h": None if one.saving is None else one.saving.usd_per_h,
+                name: one.result.numbers[key],
+                "carries": one.headroom[0],
+                "gpus_if_service_error": one.gpus_if_slower,
+                "work": about.work,
+                "basis": basis(one),
+                "load": about.load,
+                "verdict": one.summary["load"]["verdict"],
+            }
+            for one, about in zip(plan.ranked, headers(plan), strict=True)
+        ]
+        return pd.DataFrame(rows)
 
     @cached_property
     def clusters(self) -> pd.DataFrame:
@@ -81,7 +105,7 @@ def plan(
     model: str,
     gpus: Sequence[str] = (),
     designs: Sequence[str] = (),
-    trace: str | Path | None = None,
+    trace: "str | Path | pd.DataFrame | None" = None,
     rate_rpm: float | None = None,
     prices: str | Path | None = None,
     min_quality: float | None = None,
@@ -92,6 +116,7 @@ def plan(
     launcher: Launcher = "joblib",
     runs: str | Path = RUNS,
     profiles: str | Path | None = None,
+    assume: Sequence[str] = (),
     config_dir: str | Path | None = None,
     plugins: Sequence[str] = (),
     progress: bool = False,
@@ -105,8 +130,9 @@ def plan(
         target: what to meet, such as ``"p95<10s"``; several must all be met.
         gpus: kinds of GPUs; empty for all that have a profile and a price.
         designs: choices of ``system=`` with their settings; empty for the usual ones.
-        trace: a trace, or a table of requests; None for the built-in trace.
+        trace: a trace, or a table of requests: a file, or a pandas frame; None for the built-in trace.
         rate_rpm: steady Poisson arrivals, requests per minute; None for the trace's own times.
+        assume: scalings to kinds of GPUs that nobody measured, such as ``"a10g=l40s*1.9"``.
         runs: the folder that keeps the runs: the same question is answered from them.
 
     Raises ConfigError, TraceError, BackendError: the input cannot be used.
@@ -116,8 +142,8 @@ def plan(
         model=model,
         gpu=list(gpus),
         design=list(designs),
-        trace=None if trace is None else Path(trace),
-        rate_rpm=rate_rpm,
+        trace=None if trace is None else path_of(trace),
+        rate_rpm=None if rate_rpm is None else float(rate_rpm),
         prices=None if prices is None else Path(prices),
         min_quality=min_quality,
         max_gpus=max_gpus,
@@ -129,6 +155,7 @@ def plan(
         overrides=overrides,
         config_dir=None if config_dir is None else Path(config_dir),
         profiles=None if profiles is None else Path(profiles),
+        assume=list(assume),
         plugin=list(plugins),
     )
     return Plan(command_line(options, OUT), answer_plan(options, progress=progress))

@@ -13,7 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
+from mezzotint.sim.metrics.header import Header, header, run_line
 from mezzotint.sim.metrics.run_files import read_config, read_summary, run_folders
+from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.run.config.compose import Files
 from mezzotint.sim.run.config.override import of_hydra
 from mezzotint.sim.run.config.points import points
@@ -37,7 +39,7 @@ METRICS = {
     "cost_usd_per_image": ("cost_usd", "per_image"),
     "quality_factor": ("quality", "factor_mean"),
 }
-"""Columns of ``Sweep.table`` and where summary.json has them."""
+"""Columns of ``Sweep.metrics`` and where summary.json has them."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,23 @@ class Run:
 
         return Plots([self])
 
+    @cached_property
+    def header(self) -> Header:
+        """What was served, on whose times, from which state and under which load."""
+        return header(self.summary, self.config)
+
+    def __repr__(self) -> str:
+        try:
+            return run_line(self.summary, self.config, folder=str(self.folder))
+        except ConfigError:  # its files are gone or damaged: summary says which
+            return f"Run({str(self.folder)!r})"
+
     def _repr_html_(self) -> str:
+        import pandas as pd
+
+        facts = pd.DataFrame(self.header.rows).to_html(header=False, index=False)
         html: str = Sweep((self,)).table.T.to_html(header=False)
-        return f"<p>{escape(str(self.folder))}</p>\n{html}"
+        return f"<p>{escape(repr(self))}</p>\n{facts}\n{html}"
 
 
 @dataclass(frozen=True)
@@ -113,13 +129,50 @@ class Sweep(Sequence[Run]):
 
     @cached_property
     def table(self) -> "pd.DataFrame":
+        """One row per run: the choices that differ between the runs, the work, whose times, the load, the results.
+
+        ``verdict`` says whether the run serves what is offered (summary.json, ``load``), and ``over_*`` is the share of
+        requests over the first limit. Latencies are in s, rates a minute. What no run has is left out; ``metrics`` has
+        every number.
+        """
+        import pandas as pd
+
+        rows = [self._row(run) for run in self.runs]
+        return pd.DataFrame(rows).dropna(axis="columns", how="all")
+
+    def _row(self, run: Run) -> dict[str, Any]:
+        summary = run.summary
+        limit = next(iter(summary["slo"] or ()), None)
+        numbers = {
+            "offered_rpm": ("load", "offered_rpm"),
+            "served_rpm": ("load", "served_rpm"),
+            "p95_s": ("latency_s", "p95"),
+            **({f"over_{limit}": ("slo", limit, "violation_rate")} if limit else {}),
+            "usd_per_image": ("cost_usd", "per_image"),
+        }
+        return {
+            **({"system": summary["system"]} if "system" not in self._differing else {}),
+            **{key: run.choices.get(key) for key in self._differing},
+            "work": run.header.work,
+            "basis": " + ".join(dict.fromkeys(model["basis"] for model in summary["models"])),
+            "verdict": summary["load"]["verdict"],
+            **{name: number_at(summary, *keys) for name, keys in numbers.items()},
+        }
+
+    @cached_property
+    def _differing(self) -> list[str]:
+        """The keys of choices that differ between the runs."""
+        keys = dict.fromkeys(key for run in self.runs for key in run.choices)
+        return [key for key in keys if len({run.choices.get(key) for run in self.runs}) > 1]
+
+    @cached_property
+    def metrics(self) -> "pd.DataFrame":
         """One row per run: system, series, load, the choices that differ between the runs, the metrics of METRICS."""
         import pandas as pd
 
         from mezzotint.sim.report.runs import load_runs
 
-        keys = dict.fromkeys(key for run in self.runs for key in run.choices if key != "system")
-        differing = [key for key in keys if len({run.choices.get(key) for run in self.runs}) > 1]
+        differing = [key for key in self._differing if key != "system"]
         loaded = {run.path.resolve(): run for run in load_runs([run.folder for run in self.runs])}
         rows = []
         for each in self.runs:

@@ -4,14 +4,13 @@ import io
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mezzotint.frames import path_of
 from mezzotint.results import Run, Sweep
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import SUMMARY
 from mezzotint.sim.run.config import choices as config_choices
@@ -20,9 +19,6 @@ from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep
-from mezzotint.traces.sources.opening import frame_table
-from mezzotint.traces.sources.table import Table, is_trace, say
-from mezzotint.traces.table.ingest import store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +40,8 @@ def run(
         config_dir: a folder with configuration groups of your own.
         plugins: modules whose classes the configuration may name.
         progress: show a progress bar, on a terminal.
-        keys: overrides without dots, such as ``seed=3``; others by ``**{"arrivals.rate_rpm": 20}``.
+        keys: overrides without dots, such as ``seed=3``, or ``trace=`` a path or a pandas frame; others by
+            ``**{"arrivals.rate_rpm": 20}``.
 
     Raises:
         ConfigError, TraceError, BackendError: the input cannot be used; the message says where and what to do.
@@ -100,46 +97,11 @@ def choices(group: str | None = None, config_dir: str | Path | None = None) -> "
     if group is None:
         rows = [(name, each.line) for name, each in config_choices.groups().items()]
     elif group not in config_choices.groups():
-        raise ConfigError(f"{group}: is no group; expected one of {', '.join(config_choices.groups())}")
+        raise ConfigError(f"{group}: is no group; {suggest(group, config_choices.groups(), 'mezzotint list')}")
     else:
         own = None if config_dir is None else Path(config_dir)
         rows = [(each.name, each.line) for each in config_choices.choices(group, own)]
     return pd.DataFrame(rows, columns=["name", "description"])
-
-
-def trace(source: "str | Path | pd.DataFrame", path: str | Path | None = None, **options: Any) -> Path:
-    """Make a trace of a table of requests, for ``run(trace=...)`` and ``plan(trace=...)``.
-
-    Prints what was taken, what was left out, and what was guessed, on standard error.
-
-    Args:
-        source: a pandas frame with a row a request, or a file: a trace, CSV, JSON lines, Parquet, Arrow.
-        path: the Parquet file to write; None for one that goes when Python ends. A trace is used where it is.
-        options: those of ``mezzotint trace import table``: ``columns={"prompt": "my_prompt"}``, ``leave_out=["x"]``,
-            ``units={"latency": "ms"}``, ``dates="day-first"``, ``name="my log"``.
-
-    Returns: the file of the trace.
-
-    Raises TraceError if the table cannot be used; the message says where and what to do.
-    """
-    if isinstance(source, str | Path):
-        where = Path(source).expanduser()
-        if is_trace(where):
-            return where.resolve()
-        reading = Table(path=where, **options).read(np.random.default_rng(0))
-    else:
-        where = Path("frame")
-        reading = Table(path=where, **options).reading(frame_table(source), "pandas frame")
-    target = Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet" if path is None else Path(path)
-    store(reading, target)
-    say(reading.notes, where)
-    return target.resolve()
-
-
-@cache
-def _kept() -> "TemporaryDirectory[str]":
-    """Return the folder of the traces without a path, which goes when Python ends."""
-    return TemporaryDirectory(prefix="mezzotint-traces-", ignore_cleanup_errors=True)
 
 
 def _files(config_dir: str | Path | None) -> Files:
@@ -154,9 +116,9 @@ def _place(folder: str | Path | None) -> tuple["TemporaryDirectory[str] | None",
 
 
 def _overrides(keys: Mapping[str, Any]) -> list[str]:
-    """Spell Python values as the command line does; a path as ``trace`` is the trace of a file."""
-    if isinstance(keys.get("trace"), Path):
-        file = json.dumps(str(keys["trace"]), ensure_ascii=False)
+    """Spell Python values as the command line does; a path or a frame as ``trace`` is the trace of a file."""
+    if "trace" in keys and not isinstance(keys["trace"], str):
+        file = json.dumps(str(path_of(keys["trace"])), ensure_ascii=False)
         return ["trace=file", f"trace.path={file}", *_overrides({k: v for k, v in keys.items() if k != "trace"})]
     return [f"{key}={value if isinstance(value, str) else _spelled(value)}" for key, value in keys.items()]
 

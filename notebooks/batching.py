@@ -71,7 +71,7 @@ def lines(panel: Axes, table: pd.DataFrame, key: str, metric: str) -> None:
 # first and on the rate second.
 
 # %%
-sides = {"512x512": experiment("gain").table, "1024x1024": experiment("gain-1024").table}
+sides = {"512x512": experiment("gain").metrics, "1024x1024": experiment("gain-1024").metrics}
 _, axes = plt.subplots(1, 2, figsize=(11, 3.8))
 for panel, (side, table), step_s in zip(axes, sides.items(), (0.167, 0.243), strict=True):
     lines(panel, table, "executor.max_batch", "latency_mean_s")
@@ -111,8 +111,8 @@ KINDS = {
     "vLLM-Omni C": "vllm-omni-c",
 }
 sweeps = {kind: experiment(name) for kind, name in KINDS.items()}
-served = {kind: runs.table for kind, runs in sweeps.items()}
-known = experiment("sd-beta", "system=patchedserve", "latency_predictor=known", folder="sd-beta-known").table
+served = {kind: runs.metrics for kind, runs in sweeps.items()}
+known = experiment("sd-beta", "system=patchedserve", "latency_predictor=known", folder="sd-beta-known").metrics
 beta = "forty sizes of the beta"
 served[beta] = pd.concat([served[beta], known.assign(system="patchedserve, steps known")])
 _, axes = plt.subplots(2, 3, figsize=(11, 6.6), sharey=True)

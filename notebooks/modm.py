@@ -61,7 +61,7 @@ def experiment(name: str) -> mezzotint.Sweep:
 
 # %%
 figure7, figure8 = experiment("modm-figure7"), experiment("modm-figure8")
-both = pd.concat([figure7.table, figure8.table])
+both = pd.concat([figure7.metrics, figure8.metrics])
 rpm = both.pivot_table(index="models", columns="system", values="throughput_rpm", sort=False)
 relative = rpm.div(rpm["vanilla"], axis="index").drop(columns="vanilla")
 relative.loc["sd35l-sana", ["nirvana", "pinecone"]] = np.nan
@@ -82,7 +82,7 @@ plt.show()
 # ## Figure 18: energy of an image
 
 # %%
-energy_j = figure7.table.pivot_table(index="models", columns="system", values="energy_j_per_image")
+energy_j = figure7.metrics.pivot_table(index="models", columns="system", values="energy_j_per_image")
 saved = 1 - energy_j.div(energy_j["vanilla"], axis="index")
 rows = {
     "nirvana": (saved.loc["sd35l-sdxl", "nirvana"], paper["M22a"]),
@@ -174,7 +174,7 @@ rates(experiment("modm-figure17"))
 # The same requests at the same times for 4 to 32 GPUs.
 
 # %%
-figure11 = experiment("modm-figure11").table.set_index("cluster.count")
+figure11 = experiment("modm-figure11").metrics.set_index("cluster.count")
 by_gpus = pd.DataFrame(
     {"Requests per minute and GPU": figure11["throughput_rpm"] / figure11.index, "Hit rate": figure11["hit_rate"]}
 )
@@ -199,7 +199,7 @@ def violations(runs: mezzotint.Sweep, sustained: dict[str, str]) -> None:
         "latency_p99_s": "99th percentile of latency (s)",
     }
     for panel, (metric, title) in zip(axes, titles.items(), strict=True):
-        seeds = runs.table.pivot_table(
+        seeds = runs.metrics.pivot_table(
             index="arrivals.rate_rpm", columns="system", values=metric, aggfunc=["mean", "min", "max"]
         )
         seeds["mean"][SYSTEMS].plot(ax=panel, style="o-", markersize=3, title=title, legend=panel is axes[0])
@@ -232,7 +232,7 @@ FID = {
     ("modm-throughput", "sdxl"): 11.85, ("modm-throughput", "sana"): 16.96,
     ("sdxl-alone", ""): 16.29, ("sana-alone", ""): 19.96, ("distilled", ""): 14.63,
 }  # fmt: skip
-figure14 = pd.concat([figure7.table, experiment("modm-figure14").table])
+figure14 = pd.concat([figure7.metrics, experiment("modm-figure14").metrics])
 figure, panel = plt.subplots(figsize=(7, 4))
 for run in figure14.fillna({"models": ""}).itertuples():
     small = run.models.partition("-")[2]

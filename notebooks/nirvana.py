@@ -70,7 +70,7 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
 for panel, metric, title, row in zip(
     axes, ("hit_rate", "compute_saving"), ("Hit rate", "Compute saving"), ("N07", "N08"), strict=True
 ):
-    ours = table3.table.pivot_table(index="cache.capacity", columns="eviction", values=metric)
+    ours = table3.metrics.pivot_table(index="cache.capacity", columns="eviction", values=metric)
     ours.plot(ax=panel, marker="o", logx=True, title=title, xlabel="Cache size (items)")
     panel.xaxis.set_major_formatter(plain_numbers())
     for policy, line in zip(ours, panel.get_lines(), strict=True):
@@ -82,7 +82,7 @@ for panel, metric, title, row in zip(
 # NIRVANA compares the texts of prompts. `nirvana-clip-image` compares a prompt with the cached images.
 
 # %%
-experiment("nirvana-table5").table.set_index("system")[["hit_rate", "compute_saving"]].round(3)
+experiment("nirvana-table5").metrics.set_index("system")[["hit_rate", "compute_saving"]].round(3)
 
 # %% [markdown]
 # ## Figure 12: throughput relative to vanilla along the stream
@@ -110,7 +110,7 @@ plt.show()
 # ## Figure 13: cost of an image
 
 # %%
-cost_usd = experiment("nirvana-figure13").table.set_index("system")["cost_usd_per_image"]
+cost_usd = experiment("nirvana-figure13").metrics.set_index("system")["cost_usd_per_image"]
 print(cost_usd.round(5).to_dict(), "USD per image")
 print(f"saved: {1 - cost_usd['nirvana'] / cost_usd['vanilla']:.3f}, the paper {paper['N03c']}")
 

@@ -50,7 +50,7 @@ def experiment(name: str, *overrides: str, folder: str = "") -> mezzotint.Sweep:
 
 def in_time(panel: Axes, runs: mezzotint.Sweep, title: str) -> None:
     """Draw the share in time by requests per second: the mean over the seeds, their range as a band."""
-    table = runs.table.assign(rate=runs.table["arrivals.rate_rpm"] / 60, share=100 * (1 - runs.table["over_5x"]))
+    table = runs.metrics.assign(rate=runs.metrics["arrivals.rate_rpm"] / 60, share=100 * (1 - runs.metrics["over_5x"]))
     seeds = table.pivot_table(index="rate", columns="system", values="share", aggfunc=["mean", "min", "max"])
     for system, colour in zip(SYSTEMS, COLOURS, strict=False):
         if system in seeds["mean"]:

@@ -44,7 +44,7 @@ def experiment(name: str) -> pd.DataFrame:
     runs = mezzotint.sweep(f"experiment=swiftdiffusion-{name}", folder=f"{work}/swiftdiffusion-{name}", jobs=jobs)
     add_ons = pd.DataFrame([run.config["trace"] for run in runs])[["controlnets", "loras"]]
     setting = [f"{nets}C/{loras}L" for nets, loras in add_ons.to_numpy()]
-    return runs.table.join(add_ons).assign(setting=setting)
+    return runs.metrics.join(add_ons).assign(setting=setting)
 
 
 def bars(table: pd.DataFrame, metric: str, title: str) -> None:

@@ -15,6 +15,7 @@ from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import STUDY as COMPOSITIONS
 from mezzotint.sim.papers.elastic.study import STUDY as ELASTIC
 from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
+from mezzotint.sim.papers.scaling import STUDY as SCALING
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.rows import read_columns
 from mezzotint.sim.papers.stages import STUDY as STAGES
@@ -22,7 +23,7 @@ from mezzotint.sim.papers.video.study import STUDY as VIDEO
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (ADDONS, APART, AUTOSCALING, CASCADE, COMPOSITIONS, ELASTIC, HARDWARE, STAGES, VIDEO)
+STUDIES = (ADDONS, APART, AUTOSCALING, CASCADE, COMPOSITIONS, ELASTIC, HARDWARE, SCALING, STAGES, VIDEO)
 
 
 def make(folder: Path) -> None:

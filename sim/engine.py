@@ -44,7 +44,7 @@ from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
 from mezzotint.sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
-from mezzotint.sim.core.sampling import Sampling, cfg_beside_usual
+from mezzotint.sim.core.sampling import Sampling, sampled
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
@@ -252,9 +252,7 @@ class Engine:
                 f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
             )
         controlnets, loras = ((), ()) if addons is None else addons
-        sampling = request.sampling
-        images, cfg, input_images = (1, None, 0) if sampling is None else self._counted(sampling, request.model)
-        return Work(
+        work = Work(
             request.model,
             request.width,
             request.height,
@@ -268,15 +266,13 @@ class Engine:
             () if request.loras_pending else loras,
             controlnets if request.remote_controlnets else (),
             request.frames,
-            images,
-            cfg,
-            input_images,
         )
+        # Most runs have no sampling parameters, and a work with three more arguments takes longer to make.
+        return work if request.sampling is None else self._sampled(work, request.sampling)
 
-    def _counted(self, sampling: Sampling, name: str) -> tuple[int, bool | None, int]:
-        """Return images, cfg and input images of the work of a request on the model called ``name``."""
-        model = next(each for each in self.models.values() if each.name == name)
-        return sampling.images, cfg_beside_usual(sampling, model, self.backend.basis(name)), sampling.input_images
+    def _sampled(self, work: Work, sampling: Sampling) -> Work:
+        model = next(each for each in self.models.values() if each.name == work.model)
+        return sampled(work, sampling, model, self.backend.basis(work.model))
 
     def add_column(
         self,

@@ -40,7 +40,7 @@ from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import run_calls
 from mezzotint.sim.run.refusal import USAGE_ERROR, is_refused, refusal, warn
-from mezzotint.sim.run.sweep_folder import claim_sweep
+from mezzotint.sim.run.sweep_folder import FAILED, claim_sweep, record_failures
 
 Ended = tuple[Literal["done", "kept", "failed"], str]
 """How a point of a sweep ended, and its line; ``kept`` is a run from before this command."""
@@ -84,11 +84,12 @@ def run(
         config = compose_config(words, files)
         plain = resolve_config(config)
         folder = Path(check(plain).run.dir)
+        from mezzotint.sim.metrics.header import run_line
         from mezzotint.sim.metrics.summary import cautions
         from mezzotint.sim.run.simulate import simulate_into
 
         summary, folder, _ = simulate_into(plain, folder, fresh=is_dated(config))
-        print(_result_line(summary, plain, folder))
+        print(run_line(summary, plain, folder=str(folder)))
         for what, (value, source) in cautions(summary).items():
             warn(f"{what}: {value}; {source}")
         return 0
@@ -191,7 +192,8 @@ def sweep(words: Sequence[str], files: Files) -> int:
     folder = Path(text or make_free_folder(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     command = [word for word in words if not (word.startswith("run.dir=") or of_hydra(word))]
     with claim_sweep(folder, ["-m", *command, *files.options()]) as claim:
-        ended = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
+        ended, failures = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
+        record_failures(folder, failures)
         from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
@@ -206,12 +208,13 @@ def sweep(words: Sequence[str], files: Files) -> int:
     if missing := ended["failed"]:
         count = f"{missing} point{'s' if missing > 1 else ''}"
         remedy = "the same command" if text else f"the same command with run.dir={folder}"
-        print(f"mezzotint: {count} of {folder} failed; {remedy} runs what is missing", file=sys.stderr)
+        kept = f"({folder / FAILED} has their messages)"
+        print(f"mezzotint: {count} of {folder} failed {kept}; {remedy} runs what is missing", file=sys.stderr)
     return USAGE_ERROR if missing else 0
 
 
-def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> Counter[str]:
-    """Compose all points of a sweep, run them, and print their lines as they end, those of failed points as errors.
+def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> tuple[Counter[str], list[str]]:
+    """Compose all points of a sweep, run them, and print their lines in order, those of failed points as errors.
 
     A bar counts the points if standard error is a terminal. An OSError on printing is raised after the last point.
 
@@ -220,15 +223,15 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
         claim: a folder that goes with the command, so that workers on other machines end.
 
     Returns:
-        The number of points that are done, kept and failed.
+        The number of points that are done, kept and failed, and the lines of those that failed.
     """
     found = points(words, files)
     calls = [
         partial(_run_point, compose_config([*filter(of_hydra, words), *point], files), point, folder / str(number))
         for number, point in enumerate(found.overrides)
     ]
-    ended, unwritten = Counter[str](), list[OSError]()
-    run = run_calls(calls, found.jobs, found.launcher, in_order=False, options=found.options, folder=claim)
+    ended, failures, unwritten = Counter[str](), list[str](), list[OSError]()
+    run = run_calls(calls, found.jobs, found.launcher, options=found.options, folder=claim)
     # Worker processes inherit our path, and would search the working directory before it.
     with (
         env_override({"PYTHONSAFEPATH": "1"}),
@@ -239,6 +242,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
             ended[end] += 1
             bar.update()
             stream = sys.stderr if end == "failed" else sys.stdout
+            failures += [line] if end == "failed" else []
             try:
                 if not unwritten:
                     tqdm.write(line, file=stream)
@@ -247,7 +251,7 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
                 unwritten.append(error)
     if unwritten:
         raise unwritten[0]
-    return ended
+    return ended, failures
 
 
 def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -262,9 +266,9 @@ def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """Warn if the runs of a sweep do different work."""
-    from mezzotint.sim.report.served import runs_by_images, served_models
+    from mezzotint.sim.metrics.served import runs_by_images, served_models
 
-    if groups := runs_by_images([(name, served_models(summary, {})) for name, summary in summaries.items()]):
+    if groups := runs_by_images([(name, served_models(summary)) for name, summary in summaries.items()]):
         print(
             f"mezzotint: the runs of {folder} do different work, so their speed and cost cannot be compared:",
             *(f"  {work}: {', '.join(names)}" for work, names in groups),
@@ -275,6 +279,7 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
 
 def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> Ended:
     """Run one point of a sweep, here or in a worker process."""
+    from mezzotint.sim.metrics.header import run_line
     from mezzotint.sim.run.simulate import simulate_into
 
     setup_globals()  # registers Hydra's resolvers
@@ -284,44 +289,8 @@ def _run_point(config: DictConfig, overrides: Sequence[str], folder: Path) -> En
         check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulate_into(plain, folder, keep=True)
         besides_system = " ".join(word for word in words if not word.startswith("system="))
-        return "kept" if kept else "done", _result_line(summary, plain, folder, besides_system)
+        return "kept" if kept else "done", run_line(summary, plain, besides_system, str(folder))
     except Exception as error:
         if not is_refused(error):
             raise
         return "failed", refusal(error, f"{folder} ({' '.join(words)}): ")
-
-
-def _result_line(summary: dict[str, Any], plain: dict[str, Any], folder: Path, overrides: str = "") -> str:
-    """Return the results of a run in one line."""
-    from mezzotint.sim.report.labels import flatten
-    from mezzotint.sim.report.served import served_models
-
-    return (
-        f"{summary['system']}{f' ({overrides})' if overrides else ''}: "
-        f"{summary['requests']['completed']} of {summary['requests']['arrived']} requests completed, "
-        f"{summary['throughput_rpm'] or float('nan'):.2f} per minute, p50 {_seconds(summary['latency_s']['p50'])}, "
-        f"p95 {_seconds(summary['latency_s']['p95'])}, p99 {_seconds(summary['latency_s']['p99'])}"
-        f"{_violations(summary['slo'])}{_overload(summary['load'])}; "
-        f"{' + '.join(map(str, served_models(summary, flatten(plain))))} -> {folder}"
-    )
-
-
-def _violations(slo: dict[str, dict[str, float | None]]) -> str:
-    """Return the share of requests over each limit."""
-    rates = {name: limit["violation_rate"] for name, limit in slo.items()}
-    shares = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items() if rate is not None)
-    return f", over SLO {shares}" if shares else ""
-
-
-def _overload(load: dict[str, Any]) -> str:
-    """Return a warning beside the latencies of a run that does not serve what is offered."""
-    if load["verdict"] != "overloaded":
-        return ""
-    return (
-        f"; OVERLOADED: offered {load['offered_rpm']:.4g} a minute, served {load['served_rpm']:.4g}, "
-        f"{load['growth_per_hour']:.0f} more waiting an hour"
-    )
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"

@@ -55,18 +55,24 @@ def test_a_sweep_is_a_table_of_runs_selected_by_what_it_chose_and_goes_on_in_its
     words = ("system=nirvana", "eviction=fifo,lru", "cache.capacity=10,20", "hydra.launcher.n_jobs=1")
     sweep = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"trace.requests": 50})
     assert capsys.readouterr().out == ""
-    assert sweep.table["throughput_rpm"].gt(0).all()
-    assert sweep.table["quality_factor"].between(0, 1).all()
+    assert sweep.metrics["throughput_rpm"].gt(0).all()
+    assert sweep.metrics["quality_factor"].between(0, 1).all()
     stamps = [(run.folder / "summary.json").stat().st_mtime_ns for run in sweep]
     again = mezzotint.sweep(*words, folder=tmp_path / "sweep", **{"trace.requests": 50})
     assert [(run.folder / "summary.json").stat().st_mtime_ns for run in again] == stamps
     loaded = mezzotint.load(tmp_path / "sweep")
     assert isinstance(loaded, mezzotint.Sweep)
-    pd.testing.assert_frame_equal(loaded.table, sweep.table)
+    pd.testing.assert_frame_equal(loaded.metrics, sweep.metrics)
+    table = sweep.table
+    assert len(table.columns) < 12
+    assert list(table["eviction"]) == ["fifo", "fifo", "lru", "lru"]
+    assert table["work"].str.contains("50 steps").all()
+    assert list(table["verdict"]) == [run.summary["load"]["verdict"] for run in sweep]
+    assert list(table["basis"]) == ["published"] * 4
     for runs in (sweep, loaded):
-        assert list(runs.table["eviction"]) == ["fifo", "fifo", "lru", "lru"]
-        assert list(runs.table["cache.capacity"]) == [10, 20, 10, 20]
-        assert "trace.requests" not in runs.table
+        assert list(runs.metrics["eviction"]) == ["fifo", "fifo", "lru", "lru"]
+        assert list(runs.metrics["cache.capacity"]) == [10, 20, 10, 20]
+        assert "trace.requests" not in runs.metrics
         (run,) = runs.where(eviction="lru", capacity=20)
         assert run.config["cache"]["capacity"] == 20
         assert run.choices["trace.requests"] == 50
@@ -100,7 +106,7 @@ def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: P
     loaded = mezzotint.load(tmp_path / "sweep")
     assert isinstance(loaded, mezzotint.Sweep)
     assert [run.choices for run in loaded] == [{}, {}]
-    assert list(loaded.table["system"]) == ["one", "two"]
+    assert list(loaded.metrics["system"]) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +144,10 @@ def test_plan_gives_what_the_command_line_writes(tmp_path: Path, monkeypatch: py
     plan = mezzotint.plan(
         *words, target="p95<10s", model="sdxl", gpus=["l40s"], designs=["vanilla"], rate_rpm=20, replications=2
     )
-    assert plan.table["count"].tolist() == [1]
+    assert plan.table["cluster"].tolist() == ["1 x l40s"]
+    assert plan.table["p95_s"].tolist() == plan.clusters["p95_s"][plan.clusters["count"] == 1].tolist()
+    assert {"work", "basis", "load", "verdict"} <= set(plan.table)
+    assert len(plan.table.columns) < 12
     assert set(plan.clusters["meets"]) == {True}
     assert "</svg>" in plan.plot()._repr_svg_()
     assert plan.save("mine") == Path("mine/plan.html")

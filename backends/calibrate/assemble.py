@@ -73,6 +73,8 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         device=device,
         date=max(entry.at for entry in tried)[:10],
         dtype=plan.spec.dtype,
+        software="diffusers",
+        version=versions.get("diffusers"),
         versions=versions,
         notes=_notes(plan, [got for _, got in done]),
         step=_timed(Point, of("step")),

@@ -1,7 +1,8 @@
 """Write the generated pages of the reference: ``python -m docs.reference.make FOLDER``. `make docs` does so.
 
 configuration.md comes from conf/, from the annotations and docstrings of the classes that it names, and from
-conf/config.yaml; command-line.md from the help of the commands. The pages of this folder have their introductions.
+conf/config.yaml; command-line.md from the help of the commands; matrix.md from the shipped profiles. The pages of this
+folder have their introductions.
 """
 
 import dataclasses
@@ -27,6 +28,7 @@ from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, overview, run_com
 from mezzotint.sim.run.config.choices import choices, gpus, groups
 from mezzotint.sim.run.config.settings import PooledSettings, PoolSettings, Settings, System
 from mezzotint.sim.run.config.typed import spell_type
+from mezzotint.sim.run.profiles import matrix
 from mezzotint.traces.sources.command import sources
 
 FOLDER = Path(__file__).parent
@@ -507,7 +509,17 @@ def _help(words: str, *more: str) -> str:
     return f"```text\n{printed.getvalue().strip()}\n```"
 
 
-PAGES = {"configuration.md": configuration, "command-line.md": command_line}
+# -- what is known -----------------------------------------------------------------------------------------------
+
+
+def known_times() -> str:
+    """Return the models, engines and kinds of GPUs of the shipped profiles as a table."""
+    head, *rows = matrix()
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+PAGES = {"configuration.md": configuration, "command-line.md": command_line, "matrix.md": known_times}
 """The pages with a generated part, and what returns it."""
 
 

@@ -1,6 +1,7 @@
 """Pages in Markdown, from Jinja templates: numbers and tables look the same on all of them."""
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -35,16 +36,25 @@ def _environment(package: str) -> jinja2.Environment:
     return environment
 
 
-def number(value: float | bool | Sequence[float] | None, digits: int = 4) -> str:
-    """Format a value in ``digits`` significant digits, large ones as whole numbers; a list in a row, None as a dash."""
+def number(value: float | bool | Sequence[float] | None, digits: int = 4, zeros: bool = False) -> str:
+    """Format a value in ``digits`` significant digits, large ones as whole numbers; a list in a row, None as a dash.
+
+    Args:
+        zeros: True to keep the zeros at the end of a fraction, for columns of numbers: 4.90 below 5.94.
+    """
     if value is None:
         return DASH
     if isinstance(value, bool):
         return "true" if value else "false"
-    return " · ".join(
-        f"{each:,.0f}" if 10**digits - 0.5 <= abs(each) < 1e12 else f"{each:.{digits}g}"
-        for each in (value if isinstance(value, Sequence) else [value])
-    )
+    return " · ".join(_plain(each, digits, zeros) for each in (value if isinstance(value, Sequence) else [value]))
+
+
+def _plain(value: float, digits: int, zeros: bool) -> str:
+    """Return a number without an exponent, unless it has more than six zeros before or twelve digits."""
+    if 10**digits - 0.5 <= abs(value) < 1e12:
+        return f"{value:,.0f}"
+    text = f"{value:{'#' if zeros else ''}.{digits}g}".removesuffix(".")
+    return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e12 else text
 
 
 def percent(value: float | None, decimals: int = 1, sign: bool = False) -> str:

@@ -155,7 +155,7 @@ class ArtifactCache:
         if index is None:
             # Of an index of its own nobody else starts: what fills the cache before the run is found at once.
             self._index.start_serving()
-        self.eviction.restrict(codes)
+        self.eviction.restrict(codes, self.lifetime_s)
         self.eviction.bind(run, self.similarity, selector)
 
     def _assume_sharing(self, run: Run, key: tuple[KeyPart, ...]) -> None:

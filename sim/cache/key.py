@@ -22,7 +22,8 @@ COLUMN = {"model": "base_model", "tenant": "user_id"}
 def key_codes(workload: Workload, key: Sequence[KeyPart]) -> NDArray[np.int64]:
     """Return a whole number for every trace row, (preload + rows,), from 0 on: equal for rows with equal keys.
 
-    Rows without a value, such as a seed, have one in common: none. With ``shapes=model`` all sizes and steps are equal.
+    A row without a value, such as a seed, is equal to others without one only. With ``shapes=model`` all sizes and
+    steps are equal.
 
     Raises:
         ConfigError: no request has a value of a part.

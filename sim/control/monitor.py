@@ -9,6 +9,7 @@ import simpy
 from annotated_types import Ge, Lt
 
 from mezzotint.backends.base import BackendError
+from mezzotint.settings.assumption import UNMEASURED
 from mezzotint.settings.ranges import Count, Rate, SomeSeconds, SomeShare
 from mezzotint.sim.control.pid import Gain, Pid
 from mezzotint.sim.control.roles import apply_split, gpus_in_role, role_gauge
@@ -131,6 +132,9 @@ class GlobalMonitor(Controller):
         if not self._ladder:
             raise ConfigError("controller: the monitor splits GPUs between two models or more; choose another models=")
         self._capacities = [self._capacities_with(role) for role in self._ladder]
+        if run.workload.sampling is not None:
+            source = f"it counts requests, whatever they ask for {UNMEASURED}"
+            run.assume("what the controller expects of a request", "one image with usual guidance", source)
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
         self._target = gpus_in_role(run.cluster, self.miss_role)

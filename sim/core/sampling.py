@@ -1,13 +1,13 @@
 """Sampling parameters of a request, beyond size and steps, that change what it costs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.backends.base import RequestBasis
+from mezzotint.backends.base import RequestBasis, Work
 from mezzotint.sim.core.model import Model
 
 
@@ -65,3 +65,9 @@ def cfg_beside_usual(sampling: Sampling, model: Model, basis: RequestBasis) -> b
     """Return ``Work.cfg`` of a request on ``model``."""
     cfg = sampling.cfg(model)
     return None if cfg is None or cfg == usual_cfg(model, basis) else cfg
+
+
+def sampled(work: Work, sampling: Sampling, model: Model, basis: RequestBasis) -> Work:
+    """Return ``work``, of a request on ``model``, with its sampling parameters but the steps that a strength skips."""
+    cfg = cfg_beside_usual(sampling, model, basis)
+    return replace(work, images=sampling.images, cfg=cfg, input_images=sampling.input_images)

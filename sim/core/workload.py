@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -13,7 +13,7 @@ from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.request import Addons
-from mezzotint.sim.core.sampling import Sampling, SamplingColumn, cfg_beside_usual
+from mezzotint.sim.core.sampling import Sampling, SamplingColumn, sampled
 from mezzotint.traces.arrivals.base import Schedule
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.search import Search
@@ -93,8 +93,8 @@ def standalone(
 def _sampled(backend: Backend, model: Model, work: Work, sampling: Sampling | None) -> Work:
     if sampling is None:
         return work
-    skipped, cfg = sampling.skipped(work.steps), cfg_beside_usual(sampling, model, backend.basis(model.name))
-    return replace(work, skipped=skipped, images=sampling.images, cfg=cfg, input_images=sampling.input_images)
+    work.skipped = work.done = sampling.skipped(work.steps)
+    return sampled(work, sampling, model, backend.basis(model.name))
 
 
 def addon_bytes(trace: Trace) -> Mapping[str, int]:

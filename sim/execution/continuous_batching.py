@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from mezzotint.backends.base import Cost, Work, WorkFailed
+from mezzotint.backends.base import FREE, Cost, Work, WorkFailed
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.addons.shared_servers import SharedServers
@@ -68,6 +68,8 @@ class ContinuousBatching(Executor):
     _share: RequestColumn = field(init=False, repr=False)
     _batch: RequestColumn = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
+    _image_done: Callable[[tuple[WorkerBatch, Slot, float, Cost, Cost]], None] = field(init=False, repr=False)
+    """The call at the end of an image: ``_hold``, or ``_finish_done`` where no GPU waits for answers."""
     _worker_batches: dict[int, WorkerBatch] = field(init=False, default_factory=dict, repr=False)
     _preempted: dict[Request, tuple[int, Slot, int, str]] = field(init=False, default_factory=dict, repr=False)
     """Preempted request -> id of the worker that holds its state, its slot, its steps left, and who preempted it."""
@@ -84,6 +86,7 @@ class ContinuousBatching(Executor):
 
     def bind(self, run: Run) -> None:
         self._run = run
+        self._image_done = self._hold if run.handling.holds_gpus else self._finish_done
         check_equal_steps(
             run.workload,
             run.models.values(),
@@ -129,7 +132,8 @@ class ContinuousBatching(Executor):
             lost.append(worker_batch.staged_request)
         lost += worker_batch.joining
         # A dispatch is due now: nothing has begun. A GPU that is held for an answer does nothing.
-        if due is not None and pending and due[1] != DISPATCH and due[3] != self._answer:
+        idles = run.handling.holds_gpus and due is not None and due[3] == self._finish_done
+        if due is not None and pending and due[1] != DISPATCH and not idles:
             # From the last record on, but not from before the batch: in between the GPU was idle
             # (test_batching_is_notified_of_every_lost_request_including_unstarted).
             run.cluster.record_busy(worker, max(worker.busy_until_s, worker_batch.anchor_s), now_s, "lost")
@@ -429,7 +433,16 @@ class ContinuousBatching(Executor):
         slot.meter(before)
         slot.meter(after)
         self._record_request(worker_batch, slot, before, after)
-        self._run_stage(worker_batch, self._finish_done, (worker_batch, slot, start_s, before, after), request)
+        self._run_stage(worker_batch, self._image_done, (worker_batch, slot, start_s, before, after), request)
+
+    def _hold(self, ended: tuple[WorkerBatch, Slot, float, Cost, Cost]) -> None:
+        """Hold the GPU until the answer: it idles, and so do the other requests of the batch."""
+        worker_batch, slot, start_s, before, after = ended
+        run, until_s = self._run, worker_batch.now_s()
+        if before.seconds:
+            run.cluster.record_busy(worker_batch.worker, start_s, until_s, "finish", before.joules, 1, slot.request.row)
+        worker_batch.other_s += run.handling.answer_s(slot.request)
+        self._run_stage(worker_batch, self._finish_done, (worker_batch, slot, until_s, FREE, after), slot.request)
 
     def _finish_done(self, ended: tuple[WorkerBatch, Slot, float, Cost, Cost]) -> None:
         """End the request: its image is there, though the work after it still holds the GPU."""
@@ -438,22 +451,11 @@ class ContinuousBatching(Executor):
         until_s = worker_batch.now_s()
         if before.seconds:
             run.cluster.record_busy(worker, start_s, until_s, "finish", before.joules, 1, slot.request.row)
-        if run.handling.holds_gpus:
-            # The GPU idles until the answer, and so do the other requests of the batch.
-            worker_batch.other_s += run.handling.answer_s(slot.request)
-            self._run_stage(worker_batch, self._answer, (worker_batch, slot, after), slot.request)
-        else:
-            self._end(worker_batch, slot, after, until_s)
-
-    def _answer(self, ended: tuple[WorkerBatch, Slot, Cost]) -> None:
-        self._end(*ended, ended[0].now_s())
-
-    def _end(self, worker_batch: WorkerBatch, slot: Slot, after: Cost, now_s: float) -> None:
-        self._run.end(slot.request)
+        run.end(slot.request)
         # Added only now: the end of the image must not count the work after it
         # (test_work_after_an_image_holds_the_gpu_but_not_the_image).
         worker_batch.other_s += after.seconds
-        self._run_stage(worker_batch, self._after_done, (worker_batch, now_s, after))
+        self._run_stage(worker_batch, self._after_done, (worker_batch, until_s, after))
 
     def _after_done(self, ended: tuple[WorkerBatch, float, Cost]) -> None:
         worker_batch, start_s, after = ended

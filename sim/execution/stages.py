@@ -196,24 +196,26 @@ class Stages(Executor, StageExecutor):
             return whole_stage(steps) if self.stages == "whole" else three_stages(steps)
         return tuple(replace(each, steps=steps) if each.component == DENOISER else each for each in self.stages)
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False) -> StageCost:
         # Without scatter all rows cost alike, and share one entry.
         row = request.row if self._by_row and batch == 1 else -1
         # By number: a profile times ControlNets by how many they are.
         nets = 0 if request.addons is None else len(request.addons.controlnets)
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
-            request.plan.refine, nets, row, batch, request.sampling,
+            request.plan.refine, nets, row, batch, None if as_usual else request.sampling,
         )  # fmt: skip
         found = self._costs.get(key)
         if found is None:
-            found = self._costs[key] = self._cost(request, stage, degree, batch)
+            found = self._costs[key] = self._cost(request, stage, degree, batch, as_usual)
         return found
 
-    def _cost(self, request: Request, stage: Stage, degree: int, batch: int) -> StageCost:
+    def _cost(self, request: Request, stage: Stage, degree: int, batch: int, as_usual: bool) -> StageCost:
         backend, component = self._run.backend, stage.component
         gpu = next(iter(self._run.cluster.kinds))
         work = self._run.work(request)
+        if as_usual:
+            work = replace(work, images=1, cfg=None, input_images=0)
         if batch > 1:
             work.row = -1  # a batch takes the typical seconds, whatever its rows
             if degree == 1:

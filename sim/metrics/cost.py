@@ -1,5 +1,6 @@
 """Cost of a run: GPUs, rented by the instance, and paid services such as a vector database."""
 
+import datetime
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class PriceRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     usd_per_gpu_h: Annotated[float, Field(gt=0, le=1e6, strict=True)]
-    date: Any = None
+    date: Annotated[datetime.date, Field(strict=True)] | None = None
     source: str = ""
 
 

@@ -142,7 +142,9 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         steps_of = columns["steps"].tolist()
         pairs = zip(codes, steps_of, strict=True)
         shorter = [0 if (kind := kinds[code]) is None else kind.skipped(steps) for code, steps in pairs]
-        skipped = np.where(on_gpu, np.maximum(skipped, shorter), skipped)
+        # An artifact that is the answer itself has no steps to skip, while a discarded request has its plan.
+        answered = ~on_gpu & (columns["outcome"] == COMPLETED)
+        skipped = np.where(answered, skipped, np.maximum(skipped, shorter))
     planned: list[tuple[str, NDArray[Any], Flags]] = [
         ("arrival_s", np.asarray(run.arrival_s), every),
         ("skipped", skipped, every),

@@ -6,7 +6,7 @@ no paper states it. A run that departs from the measured design has no quality, 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mezzotint.files.validation import first_error
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.core.plan import MISSING
@@ -30,13 +31,23 @@ Validated = TypeVar("Validated", bound=BaseModel)
 
 METRICS = {"clip": "CLIPScore", "pick": "PickScore"}
 
+OTHERS = {
+    "clip": ("CLIPScore", ""),
+    "pick": ("PickScore", ""),
+    "fid": ("FID", " (lower is better)"),
+    "inception": ("Inception Score", ""),
+}
+"""Names of scores, and a remark on those that fall as images improve."""
+
 
 @dataclass(frozen=True, slots=True)
 class QualityEstimate:
     """Estimated quality of a run.
 
-    ``factor`` (rows,) is NaN if not known; ``mean`` is the system's, if only that was published. ``basis`` states their
-    origin, ``reason`` why others are not known. ``published`` are the paper's scores of the system, by metric.
+    ``factor`` (rows,) is NaN if not known; ``mean`` is the system's, if only that was published. ``score`` names the
+    score that is compared, None for a factor that is 1 by definition. ``basis`` states their origin, ``reason`` why
+    others are not known. ``published`` are the paper's scores of the system, by metric, and ``full`` those of the large
+    model's full runs.
     """
 
     factor: Reals
@@ -44,6 +55,8 @@ class QualityEstimate:
     basis: str | None = None
     published: dict[str, float] | None = None
     reason: str | None = None
+    score: str | None = None
+    full: dict[str, float] | None = None
 
     def summary(self, images: Mask) -> dict[str, Any]:
         """Return the summary's ``quality`` over ``images`` (rows,); no share below alpha, as the factors are means."""
@@ -55,10 +68,32 @@ class QualityEstimate:
         return {
             "factor_mean": mean,
             "below_alpha_share": None,
+            "score": None if mean is None else self.score,
+            "note": None if mean is None else above_one(mean, self.score, self.published, self.full),
             "basis": None if mean is None else self.basis,
             "reason": reason if mean is None else None,
             "published": self.published,
         }
+
+
+def above_one(
+    factor: float, score: str | None, published: Scores | None = None, full: Scores | None = None
+) -> str | None:
+    """Say what a quality factor above 1 means, and what other published scores say; None for one up to 1.
+
+    Args:
+        published, full: scores of the system and of the large model's full runs, by metric.
+    """
+    if factor <= 1 + 1e-9:
+        return None
+    others = [
+        f"{name} {published[key]:g} for {full[key]:g}{direction}"
+        for key, (name, direction) in OTHERS.items()
+        if published and full and key in published and key in full and name != score
+    ]
+    said = f": {', '.join(others)}" if others else ""
+    name = score or "the score"
+    return f"above 1: {name} is higher than that of the large model's full runs; other scores may not be{said}"
 
 
 def unknown_quality(rows: int, reason: str) -> QualityEstimate:
@@ -146,14 +181,27 @@ class Published:
             raise ConfigError(f"quality.tables: a row names the design {named.pop()!r}, which quality.designs lacks")
         known = list(dict.fromkeys(table.dataset for table in self._tables))
         if known and self.dataset not in known:
-            raise ConfigError(f"quality.dataset: found {self.dataset!r}, expected one of {', '.join(known)}")
+            raise ConfigError(f"quality.dataset: found {self.dataset!r}; {suggest(self.dataset, known)}")
 
     def judge(
         self, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
     ) -> QualityEstimate:
+        table, row = self._find(models, config["system"]["name"])
+        estimate = self._estimate(record, models, config, table, row)
+        if estimate.basis == _BY_DEFINITION or table is None:
+            return estimate
+        return replace(estimate, score=METRICS[self.metric], full=table.full)
+
+    def _estimate(
+        self,
+        record: RunRecord,
+        models: Mapping[str, Model],
+        config: Mapping[str, Any],
+        table: ScoreTable | None,
+        row: SystemScores | None,
+    ) -> QualityEstimate:
         images = ImageMasks(record, models)
         factor, system = images.by_definition, config["system"]["name"]
-        table, row = self._find(models, system)
         if table is None:
             large = reference(models).name
             reason = f"no table of scores on {self.dataset} is of {large}"
@@ -210,6 +258,10 @@ class Published:
         return scores.get(self.metric, np.nan) / table.full.get(self.metric, np.nan)
 
 
+ALPHA_SCORE = METRICS["clip"]
+"""Score whose share alpha is, in NIRVANA (5.3) and in MoDM (eq. 5)."""
+
+
 class AlphaFor(BaseModel):
     """Setting that a selector's alpha was chosen for: large model, model of the hits, similarity and thresholds."""
 
@@ -248,7 +300,8 @@ class AtLeastAlpha:
         factor[images.hits_on(chosen_for.hits)] = alpha
         reason = f"alpha = {alpha:g} was chosen for hits on {chosen_for.hits}, and others ran elsewhere"
         basis = f"lower bound: alpha = {alpha:g} of the step selector for every hit"
-        return QualityEstimate(factor, basis=basis, reason=reason)
+        score = ALPHA_SCORE if images.hits_on(chosen_for.hits).any() else None
+        return QualityEstimate(factor, basis=basis, reason=reason, score=score)
 
 
 def _alpha_difference(

@@ -26,6 +26,7 @@ TEXT_COLUMNS = ("outcome", "lookup")
 
 _ANY = core_schema.any_schema()
 _TEXT = core_schema.str_schema()
+_TEXTS = core_schema.list_schema(_TEXT)
 _WHOLE = core_schema.nullable_schema(core_schema.int_schema(ge=1))
 
 
@@ -63,6 +64,9 @@ _SUMMARY = SchemaValidator(
         _READ,
         {
             **dict.fromkeys(("schema", "system", "seed"), _ANY),
+            "trace.columns.used": _TEXTS,
+            "trace.columns.unused": core_schema.dict_schema(_TEXT, _TEXT),
+            "trace.columns.left_out": _TEXTS,
             "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
             **{
                 key: core_schema.nullable_schema(_TEXT)
@@ -74,9 +78,11 @@ _SUMMARY = SchemaValidator(
                 {
                     **dict.fromkeys(("role", "model"), _TEXT),
                     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
+                    "untimed": _TEXTS,
                     "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
                 },
-                ("gpu", "frames"),  # older summaries have no kind of GPU, and models of images no frames
+                # older summaries lack them, and models of images have no frames
+                ("gpu", "frames", "source", "software", "date", "untimed"),
             ),
         },
     )

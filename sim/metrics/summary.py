@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mezzotint.backends.base import size_text
 from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
@@ -22,7 +23,7 @@ from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.cost import PaidService, cost
 from mezzotint.sim.metrics.load import load
-from mezzotint.sim.metrics.quality import QualityEstimate
+from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
@@ -36,6 +37,9 @@ SCHEMA = 1
 STALLED_S = 0.1
 """A request that waits longer for its LoRAs counts as stalled."""
 
+MAX_SIZES = 5
+"""Sizes that a summary names; it counts the others."""
+
 PREDICTOR_KEYS = (
     *("precision", "recall", "predicted_misses", "wasted_searches", "wasted_search_s", "retrainings", "retrain_s"),
 )
@@ -48,6 +52,7 @@ def summarise(
     run: Run,
     record: RunRecord,
     trace: Trace,
+    columns: Mapping[str, Any],
     *,
     seed: int,
     simulate_s: float,
@@ -63,6 +68,7 @@ def summarise(
     """Return the contents of summary.json for a finished run, as plain Python values; null if a key does not apply.
 
     Args:
+        columns: columns of the trace that decide the results, and the others.
         simulate_s, cpu_s: wall and processor time of the simulation.
         warmup: head of the run that is not measured.
         periods_s: seconds between the decisions of each controller, by its name.
@@ -97,7 +103,9 @@ def summarise(
             "requests": len(trace),
             "span_s": trace.span_s,
             "digest": trace.digest,
+            "columns": dict(columns),
         },
+        "work": view.work(),
         "models": models(run),
         "assumptions": [asdict(assumption) for assumption in _assumptions(run, record)],
         "requests": {
@@ -141,14 +149,14 @@ def summarise(
 
 
 def models(run: Run) -> list[dict[str, Any]]:
-    """Describe each model that a GPU held, and the reference model, by role and kind of GPU.
+    """Describe each model that a GPU held, and the reference model, by role and kind of GPU; the reference model first.
 
     Width, height and steps are null if requests bring their own. Values that the backend does not state are null.
     """
     kinds = run.cluster.kinds
     held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.held}
     described = []
-    for role, model in sorted(run.models.items()):
+    for role, model in run.models.items():
         for gpu, backend in kinds.items():
             if (gpu.name, model.name) in held:
                 known, own = backend.provenance(model.name), model if run.workload.use_model_shape else None
@@ -156,8 +164,9 @@ def models(run: Run) -> list[dict[str, Any]]:
                 row |= {name: getattr(own, name, None) for name in ("width", "height", "steps")}
                 if own is not None and own.frames > 1:
                     row["frames"] = own.frames
-                stated = ("precision", "basis", "service_error", "source")
-                described.append(row | {name: getattr(known, name) for name in stated})
+                stated = ("precision", "basis", "service_error", "source", "software", "date")
+                row |= {name: getattr(known, name) for name in stated}
+                described.append(row | {"untimed": list(known.untimed)})
     return described
 
 
@@ -234,6 +243,24 @@ class MeasuredWindow:
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
+
+    def work(self) -> dict[str, Any] | None:
+        """Return the sizes and steps that the measured requests ask for; None if those of their model are served.
+
+        ``sizes`` has the share of each of the commonest sizes, MAX_SIZES at most.
+        """
+        if self._run.workload.use_model_shape:
+            return None
+        rows = slice(self._first, None)
+        width, height, steps, frames = (
+            np.asarray(getattr(self._run.workload, name))[rows] for name in ("width", "height", "steps", "frames")
+        )
+        sizes = Counter(zip(width.tolist(), height.tolist(), frames.tolist(), strict=True))
+        return {
+            "sizes": {size_text(*size): n / len(width) for size, n in sizes.most_common(MAX_SIZES)},
+            "size_count": len(sizes),
+            "steps": {"min": int(steps.min()), "max": int(steps.max())},
+        }
 
     def attempts(self, attempts: AttemptLog, usage_log: UsageLog, gpus_of: Callable[[int], Sequence[int]]) -> Any:
         """Return the number of attempts, and the totals of stages or of a cascade, of the measured requests.
@@ -426,11 +453,14 @@ class MeasuredWindow:
         """Return the mean of the measured quality factors, and the share of them below alpha."""
         factor = self.column("quality")
         factor = factor[~np.isnan(factor)]
-        unknown = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "reason", "published"))
+        keys = ("factor_mean", "below_alpha_share", "score", "note", "basis", "reason", "published")
+        unknown: dict[str, Any] = dict.fromkeys(keys)
         if basis is None or not len(factor):
             return unknown
         below = None if alpha is None else float((factor < alpha).mean())
-        return unknown | {"factor_mean": float(factor.mean()), "below_alpha_share": below, "basis": basis}
+        mean, score = float(factor.mean()), basis.partition(" against ")[0]
+        stated = {"score": score, "note": above_one(mean, score), "basis": basis}
+        return unknown | {"factor_mean": mean, "below_alpha_share": below, **stated}
 
 
 def spread(seconds: Reals) -> dict[str, float | None]:

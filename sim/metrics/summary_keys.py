@@ -60,6 +60,9 @@ _SPREAD = ("mean", "p50", "p90", "p95", "p99", "max")
 KEYS: Mapping[str, Kind] = {
     "trace.requests": COUNT,
     "trace.span_s": SECONDS,
+    "work.sizes.*": SHARE,
+    "work.size_count": COUNT,
+    **{f"work.steps.{name}": COUNT for name in ("min", "max")},
     **{f"requests.{name}": COUNT for name in ("arrived", "completed", "discarded", "failed")},
     "throughput_rpm": RATE,
     "throughput_until_last_arrival_rpm": RATE,

@@ -1,23 +1,46 @@
 """Plan a deployment: search every candidate, rank those that meet the targets, and measure their headroom."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mezzotint.figures.page import number
+from mezzotint.sim.metrics.counterfactuals import counterfactuals
+from mezzotint.sim.metrics.header import rests_on
 from mezzotint.sim.metrics.summary_keys import number_at
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.options import Caches
 from mezzotint.sim.plan.runs import Run, Runs, Summary
-from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
+from mezzotint.sim.plan.search import LIGHT, ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
 from mezzotint.sim.plan.target import Target
 
-SERVICE_ERROR = 1.03
-"""Factor on the service time in the check of each answer: 3 %, the error of a good profile."""
+UNSTATED_ERROR = 0.1
+"""Relative error of service times in the check of an answer where nobody states one, as in the report's reruns."""
 
 HEADROOM_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 3.0, 4.0)
 """Factors on the load at which the headroom is looked for, by bisection among them."""
 
+ALONE_ROWS = 100
+"""Requests of the run in which each is alone, which shows the service without a wait."""
+
+ALONE_GPUS = 8
+"""GPUs of that run: enough for the widest groups."""
+
+ALONE_LOAD = 1e-4
+"""Factor on the load of that run."""
+
+CHECK_SEEDS = 1
+"""Replications in checks of an answer: its headroom, and longer service times. They draw what the answer's first did."""
+
+RELAXATIONS = 10
+"""Times that a queue forgets its start in a run whose cluster counts as able to carry the load."""
+
+MAX_PASSES = 20
+"""Most times that a run repeats its requests. A cluster that needs more is so near saturation that it is overloaded."""
+
 MORE_GPUS = 4
-"""GPUs that are added at most to an answer in the check of its service time."""
+"""GPUs that are added at most to an answer in the check of its service time, beside the share of its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +55,9 @@ class PlanSpec:
         max_gpus: largest cluster.
         rank: number of clusters to rank; dearer candidates are dropped as soon as that is certain.
         min_quality: lowest mean quality (carried from the papers, 1 is the large model's in full); None asks for none.
+        mean_rpm: mean rate of a log, requests per minute, whose busiest hour is the load; else None.
+        rate_rpm: mean rate of the load; None where a process changes it.
+        cache: ``both`` if clusters with a warm cache are also searched with an empty one.
     """
 
     model: str
@@ -42,6 +68,9 @@ class PlanSpec:
     max_gpus: int
     rank: int
     min_quality: float | None = None
+    mean_rpm: float | None = None
+    rate_rpm: float | None = None
+    cache: Caches = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +79,7 @@ class ClusterResult:
 
     ``gpus`` are those of the kind that the plan looks for (`Candidate.gpu`).
 
-    ``meets`` is None if the search did not have to judge it.
+    ``meets`` is None if the search did not have to judge it, ``usd_per_h`` if the price of a part is not known.
     """
 
     candidate: Candidate
@@ -58,7 +87,7 @@ class ClusterResult:
     meets: bool | None
     is_undecided: bool
     replications: int
-    usd_per_h: float
+    usd_per_h: float | None
     numbers: Mapping[str, float | None]
 
     @property
@@ -72,17 +101,50 @@ class ClusterResult:
         return self.candidate.devices(self.gpus)
 
 
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a cluster saves beside the baseline (negative: costs more); None if one of the two is not known.
+
+    Attributes:
+        usd_per_h: US$ per hour, beside the cheapest baseline of the same work.
+        gpus: GPUs, beside the baseline on the same kinds.
+    """
+
+    usd_per_h: float | None
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """The time in which an empty cache gets warm, at the asked load.
+
+    Attributes:
+        hours: hours that the requests take to arrive; None where the rate changes.
+        usd: what the larger cluster, which an empty cache needs, costs more in these hours; None if not known.
+    """
+
+    requests: int
+    hours: float | None
+    usd: float | None
+
+
 @dataclass(slots=True)
 class Ranked:
     """A cluster that meets the targets.
 
     Attributes:
+        saving: what it saves beside the baseline; None of a baseline, and where none meets the targets.
+        usd_per_image_at_mean: US$ per image at the mean rate of a log whose busiest hour is the load; else None.
+        from_empty: the cluster that the design needs while its cache begins empty, where both states are asked for.
+        warming: how long that lasts, and what it costs.
+        rests_on: what the result rests on most, found by runs without it; empty of all but the first.
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
-        gpus_if_slower: GPUs that meet the targets if the service takes 3 % longer; None if `MORE_GPUS` more do not.
-        error: the largest known error of its models' service times; None if nobody states one.
-        gpus_if_error: GPUs that meet the targets if the service takes longer by ``error``; None likewise.
+        error: the largest known error of its models' service times; `UNSTATED_ERROR` for those of which none is stated.
+        error_is_stated: False if the error of a model's service times is not known.
+        gpus_if_slower: GPUs of all kinds that meet the targets if the service takes longer by ``error``; None if
+            `MORE_GPUS` more than that share of them do not.
     """
 
     result: ClusterResult
@@ -90,9 +152,24 @@ class Ranked:
     not_monotone: tuple[int, ...]
     summary: Summary = field(repr=False)
     headroom: tuple[float, float | None] = (1.0, None)
+    error: float = UNSTATED_ERROR
+    error_is_stated: bool = False
     gpus_if_slower: int | None = None
-    error: float | None = None
-    gpus_if_error: int | None = None
+    saving: Saving | None = None
+    usd_per_image_at_mean: float | None = None
+    from_empty: ClusterResult | None = None
+    warming: Warming | None = None
+    rests_on: str = ""
+
+    @property
+    def work(self) -> str:
+        """What a request asks of the cluster, in words."""
+        return self.result.candidate.work
+
+    @property
+    def most_gpus(self) -> int:
+        """The largest cluster that is tried if the service takes longer, by its number of GPUs as `ClusterResult`."""
+        return self.result.gpus + MORE_GPUS + math.ceil(self.result.gpus * self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +191,10 @@ class Unranked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer: ranked clusters, the candidates that are not, and every cluster that ran."""
+    """The answer: ranked clusters, the candidates that are not, and every cluster that ran.
+
+    ``ranked`` goes by work, the one with the cheapest cluster first; within one, the cheapest cluster first.
+    """
 
     spec: PlanSpec
     ranked: tuple[Ranked, ...]
@@ -122,6 +202,14 @@ class Plan:
     clusters: tuple[ClusterResult, ...]
     notes: tuple[str, ...]
     runs: int
+
+    @property
+    def works(self) -> dict[str, list[Ranked]]:
+        """The rankings by work: clusters of different work are not compared."""
+        works: dict[str, list[Ranked]] = {}
+        for one in self.ranked:
+            works.setdefault(one.work, []).append(one)
+        return works
 
 
 NUMBERS = {
@@ -181,8 +269,8 @@ class _Planner:
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
         """Search every candidate, and return those that cannot be ranked."""
-        spec, unranked = self._spec, list[Unranked]()
-        self.searches = {candidate: ClusterSearch(spec.max_gpus, spec.replications) for candidate in candidates}
+        unranked, starts = self._run_alone(candidates)
+        self.searches = {candidate: self._new_search(candidate, start) for candidate, start in starts.items()}
 
         def stop(running: Collection[Load]) -> list[Load]:
             stopped = []
@@ -204,25 +292,64 @@ class _Planner:
                 del self.searches[candidate]
         return unranked
 
+    def _run_alone(self, candidates: Sequence[Candidate]) -> tuple[list[Unranked], dict[Candidate, int]]:
+        """Return the candidates whose service alone exceeds a target, and for each other one the GPUs to begin with.
+
+        Requests that run alone never wait, so that more GPUs cannot help where their mean exceeds a latency target.
+        Hits of a cache are faster, and are not judged. The work of a request times the rate is the number of GPUs below
+        which a backlog grows, unless batches or hits save work.
+        """
+        unranked, starts, seed = list[Unranked](), dict[Candidate, int](), self._spec.seed
+        runs = {}
+        for candidate in candidates:
+            gpus = min(math.ceil(ALONE_GPUS / candidate.step) * candidate.step, self._spec.max_gpus)
+            runs[candidate] = Run(candidate, gpus, seed, ALONE_LOAD, 1.0, ALONE_ROWS)
+        summaries = self._runs.measure(list(runs.values()))
+        self.runs += len(runs)
+        for candidate, run in runs.items():
+            summary = summaries[run]
+            starts[candidate] = 1
+            if isinstance(summary, str):
+                continue
+            reason = _service_binds(self._spec.targets, summary, candidate.cluster(run.gpus))
+            if reason and candidate.cache is None:
+                del starts[candidate]
+                unranked.append(Unranked(candidate, "infeasible", reason))
+            elif (rate_rpm := self._spec.rate_rpm) is not None:
+                gpu_s = number_at(summary, "gpu", "seconds") or 0.0
+                busy_s = gpu_s * (number_at(summary, "gpu", "busy_fraction") or 0.0) / summary["requests"]["completed"]
+                starts[candidate] = math.floor(rate_rpm / 60 * busy_s) + 1 - candidate.devices(0)
+        return unranked, starts
+
     def rank(self) -> list[Ranked]:
-        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom."""
-        ranked = []
+        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
+
+        Of each work there are `PlanSpec.rank` clusters with a price, as many without one, and the baseline.
+        """
+        meeting: dict[str, list[Ranked]] = {}
         for candidate, search in self.searches.items():
             if search.gpus is None:
                 continue
             summaries, devices = self.summaries[candidate, search.gpus], candidate.devices(search.gpus)
             busy = sum(gpus_kept_busy(summary, devices) for summary in summaries) / len(summaries)
             result = self.result(candidate, search.gpus)
-            ranked.append(Ranked(result, busy, tuple(search.not_monotone), summaries[0]))
-        ranked.sort(key=lambda each: _order(each.result))
-        ranked = ranked[: self._spec.rank]
+            one = Ranked(result, busy, tuple(search.not_monotone), summaries[0])
+            meeting.setdefault(one.work, []).append(one)
+        ranked = [one for ones in meeting.values() for one in self._best_of_work(ones)]
+        cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
+        ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
         sizes = {each.result.candidate: each.result.gpus for each in ranked}
 
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
             return self._meet([((each, HEADROOM_FACTORS[index], 1.0), sizes[each]) for each, index in tried])
 
+        def lowest_overload(each: Ranked) -> int:
+            """Return the index of the lowest factor whose work alone fills the cluster, if it is fixed."""
+            most = each.result.devices / each.gpus_kept_busy if each.result.candidate.is_plain else math.inf
+            return bisect_left(HEADROOM_FACTORS, most)
+
         ends = bisect(
-            dict.fromkeys(sizes, (-1, len(HEADROOM_FACTORS))),
+            {each.result.candidate: (-1, lowest_overload(each)) for each in ranked},
             lambda low, high: (low + high) // 2 if high - low > 1 else None,
             hold,
         )
@@ -230,12 +357,65 @@ class _Planner:
             low, high = ends[each.result.candidate]
             carries = 1.0 if low < 0 else HEADROOM_FACTORS[low]
             each.headroom = (carries, None if high == len(HEADROOM_FACTORS) else HEADROOM_FACTORS[high])
-            each.gpus_if_slower = self._gpus_needed_if_slower(each.result, SERVICE_ERROR)
-            errors = [row["service_error"] for row in each.summary["models"] if row["service_error"] is not None]
-            each.error = max(errors, default=None)
-            if each.error is not None:
-                each.gpus_if_error = self._gpus_needed_if_slower(each.result, 1 + each.error)
+            errors = [row["service_error"] for row in each.summary["models"]]
+            each.error = max((UNSTATED_ERROR if error is None else error for error in errors), default=UNSTATED_ERROR)
+            each.error_is_stated = bool(errors) and None not in errors
+            self._add_rates(each)
+        self._check_service_times(ranked)
+        self._search_from_empty(ranked)
+        if ranked:
+            self._find_decisive(ranked[0])
         return ranked
+
+    def _best_of_work(self, ones: list[Ranked]) -> list[Ranked]:
+        """Return the clusters to rank of those of one work, with what they save beside the baseline."""
+        ones.sort(key=lambda one: _order(one.result))
+        baselines = [one.result for one in ones if one.result.candidate.is_baseline]
+        for one in ones:
+            if baselines and one.result is not baselines[0]:
+                one.saving = _saving(one.result, baselines)
+        priced = [one for one in ones if one.result.usd_per_h is not None]
+        unpriced = [one for one in ones if one.result.usd_per_h is None]
+        kept = [*priced[: self._spec.rank], *unpriced[: self._spec.rank]]
+        return kept + [one for one in ones if one.result in baselines[:1] and one not in kept]
+
+    def _add_rates(self, one: Ranked) -> None:
+        """Add what an image costs at the mean rate of a log whose busiest hour is the load."""
+        if self._spec.mean_rpm is not None and one.result.usd_per_h is not None:
+            images = number_at(one.summary, "images_per_request") or 1.0
+            one.usd_per_image_at_mean = one.result.usd_per_h / (60 * self._spec.mean_rpm * images)
+
+    def _find_decisive(self, best: Ranked) -> None:
+        """Set on what the best cluster rests most, by its first run without the parts and facts that may decide."""
+        result = best.result
+        config = result.candidate.config(result.gpus, self._spec.seed, 1.0, 1.0)
+        changes = counterfactuals(best.summary, config)
+        found = self._runs.measure_configs([changed for _, changed in changes])
+        self.runs += len(changes)
+        tried = [(words, one) for (words, _), one in zip(changes, found, strict=True) if not isinstance(one, str)]
+        best.rests_on = rests_on(best.summary, tried)
+
+    def _search_from_empty(self, ranked: Sequence[Ranked]) -> None:
+        """Add the clusters that the designs with a warm cache need while it begins empty, and how long that lasts."""
+        if self._spec.cache != "both":
+            return
+        warm = {one.result.candidate.from_empty(): one for one in ranked if one.result.candidate.cache == "warm"}
+        searches = {empty: self._new_search(empty, one.result.gpus) for empty, one in warm.items()}
+        self.searches |= searches
+        run_searches({(empty, 1.0, 1.0): search.steps() for empty, search in searches.items()}, self._measure)
+        for empty, one in warm.items():
+            gpus, rate_rpm = searches[empty].gpus, self._spec.rate_rpm
+            hours = None if rate_rpm is None else empty.warmed_by / rate_rpm / 60
+            usd = None
+            if gpus is not None:
+                one.from_empty = self.result(empty, gpus)
+                if hours is not None and one.result.usd_per_h is not None and one.from_empty.usd_per_h is not None:
+                    usd = hours * (one.from_empty.usd_per_h - one.result.usd_per_h)
+            one.warming = Warming(empty.warmed_by, hours, usd)
+
+    def _new_search(self, candidate: Candidate, start: int = 1) -> ClusterSearch:
+        spec = self._spec
+        return ClusterSearch(spec.max_gpus, spec.replications, candidate.step, start)
 
     def result(self, candidate: Candidate, gpus: int) -> ClusterResult:
         """Return what the runs of a cluster say together."""
@@ -247,18 +427,34 @@ class _Planner:
         usd_per_h = self._usd_per_h(candidate, gpus)
         return ClusterResult(candidate, gpus, judged.meets, judged.is_undecided, len(summaries), usd_per_h, numbers)
 
-    def _gpus_needed_if_slower(self, result: ClusterResult, service: float) -> int | None:
-        """Return the GPUs of all kinds, from the result's on, that suffice at ``service`` times the seconds."""
-        load = (result.candidate, 1.0, service)
-        for gpus in range(result.gpus, result.gpus + MORE_GPUS + 1):
-            if self._meet([(load, gpus)]) == [True]:
-                return result.candidate.devices(gpus)
-        return None
+    def _check_service_times(self, ranked: Sequence[Ranked]) -> None:
+        """Set for each ranked cluster the GPUs that suffice if its service takes longer by its error."""
+        by_candidate = {each.result.candidate: each for each in ranked}
+
+        def miss(tried: list[tuple[Candidate, int]]) -> list[bool]:
+            loads = [
+                ((each, 1.0, 1 + by_candidate[each].error), by_candidate[each].result.gpus + more * each.step)
+                for each, more in tried
+            ]
+            return [not meets for meets in self._meet(loads)]
+
+        ends = bisect(
+            {
+                candidate: (-1, (each.most_gpus - each.result.gpus) // candidate.step + 1)
+                for candidate, each in by_candidate.items()
+            },
+            lambda low, high: None if high - low < 2 else 0 if low < 0 else (low + high) // 2,  # mostly none is needed
+            miss,
+        )
+        for candidate, each in by_candidate.items():
+            gpus = each.result.gpus + ends[candidate][1] * candidate.step
+            each.gpus_if_slower = candidate.devices(gpus) if gpus <= each.most_gpus else None
 
     def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
         """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
         replications = {load: Replications() for load, _ in clusters}
-        steps = {load: replications[load].judge(gpus, self._spec.replications) for load, gpus in clusters}
+        seeds = min(CHECK_SEEDS, self._spec.replications)
+        steps = {load: replications[load].judge(gpus, seeds) for load, gpus in clusters}
         run_searches(steps, self._measure)
         return [replications[load].meets is True for load, _ in clusters]
 
@@ -268,27 +464,55 @@ class _Planner:
             for (candidate, load, service), trial in trials
         ]
         summaries = self._runs.measure(runs)
-        self.runs += len(runs)
-        return [self._outcome(run, summaries[run]) for run in runs]
+        passes = {run: self._passes(run, summaries[run]) for run in runs}
+        longer = {
+            run: run._replace(repeats=count)
+            for run, count in passes.items()
+            if 1 < count <= MAX_PASSES and run.candidate.is_plain
+        }
+        measured = self._runs.measure(list(longer.values()))
+        summaries |= {run: measured[long] for run, long in longer.items()}
+        self.runs += len(runs) + len(longer)
+        return [self._outcome(run, summaries[run], passes[run] > 1 and run not in longer) for run in runs]
 
-    def _outcome(self, run: Run, summary: Summary | str) -> Outcome:
+    def _outcome(self, run: Run, summary: Summary | str, is_saturated: bool) -> Outcome:
+        """Return the outcome of a run; one that is too near saturation for its length counts as overloaded."""
         if isinstance(summary, str):
             self.errors.setdefault(run.candidate, []).append(summary)
             return Outcome((math.inf,) * len(self._spec.targets), False, run.gpus + 1.0, 1.0)
         if run.load == run.service == 1.0:
             self.summaries.setdefault((run.candidate, run.gpus), []).append(summary)
         latency_s, queue_s = number_at(summary, "latency_s", "mean"), number_at(summary, "queue_s", "mean")
+        devices = run.candidate.devices(run.gpus)
+        busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["load"]["verdict"] == "overloaded",
-            gpus_kept_busy(summary, run.candidate.devices(run.gpus)) - run.candidate.devices(0),
+            summary["load"]["verdict"] == "overloaded" or is_saturated,
+            busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
+            busy <= LIGHT * devices,
         )
 
-    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float:
-        """Return the US$ of an hour; of rented GPUs, those of the runs."""
-        if not candidate.rents:
-            return candidate.usd_per_h(gpus)
+    def _passes(self, run: Run, summary: Summary | str) -> int:
+        """Return how often the requests of a run must come for its queue to build up; 1 where once is enough.
+
+        A queue forgets its start after some 1 / (1 - load)^2 requests (Whitt, "Planning queueing simulations",
+        Management Science 35, 1989), and a run needs `RELAXATIONS` times as many. Times that are not drawn are a log's
+        own, and are replayed as they were.
+        """
+        if isinstance(summary, str) or self._spec.replications == 1 or summary["load"]["verdict"] == "overloaded":
+            return 1
+        devices = run.candidate.devices(run.gpus)
+        idle = 1 - gpus_kept_busy(summary, devices) / devices
+        if idle <= 0:
+            return MAX_PASSES + 1
+        return math.ceil(RELAXATIONS / idle**2 / summary["requests"]["arrived"])
+
+    def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
+        """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""
+        usd_per_h = candidate.usd_per_h(gpus)
+        if not candidate.rents or usd_per_h is None:
+            return usd_per_h
         hours = [
             60
             * (number_at(each, "cost_usd", "per_image") or 0.0)
@@ -299,20 +523,35 @@ class _Planner:
         return sum(hours) / len(hours)
 
     def _rule_out(self, candidate: Candidate) -> Unranked | None:
-        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound."""
+        """Return why a search can stop: it cannot run, or enough others are cheaper than its lower bound.
+
+        Candidates without a price are compared among themselves, by their number of GPUs.
+        """
         errors, best = self.errors.get(candidate, []), self._best(candidate)
         if len(set(errors)) < len(errors) and len(errors) >= 4 and best is None:
             return Unranked(candidate, "refused", errors[-1])
-        costs = sorted(
-            self._usd_per_h(other, search.met)
-            for other, search in self.searches.items()
-            if other is not candidate and search.met is not None and not self._below_floor(other, search.met)
-        )
         smallest, rank = self.searches[candidate].low, self._spec.rank
-        bound = 0.0 if candidate.rents else candidate.usd_per_h(smallest)
+        if candidate.is_baseline:
+            return None
+        usd_per_h, cluster = candidate.usd_per_h(smallest), candidate.cluster(smallest)
+        others = [
+            (self._usd_per_h(other, search.met), other.devices(search.met))
+            for other, search in self.searches.items()
+            if other is not candidate
+            and other.work == candidate.work
+            and search.met is not None
+            and not self._below_floor(other, search.met)
+        ]
+        if usd_per_h is None:
+            counts = sorted(devices for usd, devices in others if usd is None)
+            if len(counts) < rank or candidate.devices(smallest) <= counts[rank - 1]:
+                return None
+            reason = f"{cluster}, the smallest that is not ruled out, is more than the ranked clusters without a price"
+            return Unranked(candidate, "dropped", reason, None, best)
+        costs = sorted(usd for usd, _ in others if usd is not None)
+        bound = 0.0 if candidate.rents else usd_per_h
         if len(costs) < rank or bound <= costs[rank - 1]:
             return None
-        cluster = candidate.cluster(smallest)
         reason = f"{cluster}, the smallest that is not ruled out, costs more than the clusters that are ranked"
         return Unranked(candidate, "dropped", reason, bound, best)
 
@@ -329,6 +568,9 @@ class _Planner:
     def _explain(self, candidate: Candidate) -> Unranked:
         """Return why no cluster of a candidate in range meets the targets."""
         best = self._best(candidate)
+        if best is None and candidate not in self.errors:
+            reason = f"it takes {candidate.step} GPUs at least, and --max-gpus is {self._spec.max_gpus}"
+            return Unranked(candidate, "refused", reason)
         if best is None:
             return Unranked(candidate, "refused", self.errors[candidate][-1])
         summaries = self.summaries[candidate, best.gpus]
@@ -343,24 +585,17 @@ class _Planner:
 def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: ClusterResult, *, is_floor: bool) -> str:
     """Return what binds the largest cluster that ran, which misses the targets."""
     summary, cluster = summaries[0], best.cluster
-    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
     for target in targets:
         if target.value(summary) is None:
             return f"{target.text} cannot be met: {target.key} is null, since it does not apply or nothing was measured"
-        within_s = target.within_s(summary)
-        if within_s is None or latency_s is None or queue_s is None:
-            continue
-        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
-            return (
-                f"the service itself binds: an image takes {latency_s - queue_s:.3g} s on {cluster} without a wait, "
-                f"and {target.text} leaves {within_s:.3g} s; more GPUs do not help"
-            )
+    if reason := _service_binds(targets, summary, cluster):
+        return reason
     for target in targets:
         if target.misses(summary):
-            reason = f"{target.key} is {number_text(target.value(summary))} on {cluster}, which misses {target.text}"
+            reason = f"{target.key} is {number(target.value(summary), 3)} on {cluster}, which misses {target.text}"
             return reason + ("; hardly a request waits, so more GPUs do not help" if is_floor else "")
     if is_floor:
-        p95_s = number_text(best.numbers["p95_s"])
+        p95_s = number(best.numbers["p95_s"], 3)
         return (
             f"the service itself binds: on {cluster} hardly a request waits, and p95 is {p95_s} s; "
             "more GPUs do not help"
@@ -370,39 +605,72 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
 
 
+def _service_binds(targets: Sequence[Target], summary: Summary, cluster: str) -> str:
+    """Return that the mean service exceeds a latency target that a run misses; empty if it does not."""
+    latency_s, queue_s = (number_at(summary, group, "mean") for group in ("latency_s", "queue_s"))
+    for target in targets:
+        within_s = target.within_s(summary)
+        if within_s is None or latency_s is None or queue_s is None:
+            continue
+        if latency_s - queue_s > within_s and target.ratio(summary) > 1:
+            product = "a video" if makes_videos(summary) else "an image"
+            return (
+                f"the service itself binds: {product} takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
+                f"wait, and {target.text} leaves {number(within_s, 3)} s; more GPUs do not help"
+            )
+    return ""
+
+
+def makes_videos(summary: Summary) -> bool:
+    """Return True if a model of a run makes more than one frame."""
+    return any((row.get("frames") or 1) > 1 for row in summary["models"])
+
+
 def gpus_kept_busy(summary: Summary, gpus: int) -> float:
-    """Return the GPUs that the work of a run would keep busy all the time.
+    """Return the GPUs that the work of a run would keep busy all the time: busy GPUs times offered over served rate.
 
-    In overload the busy share says nothing of the load; then it is the GPUs times the offered rate over the served one.
+    In overload, and in a short run, images are still made after the last arrival. Both rates then differ.
     """
-    if summary["load"]["verdict"] == "overloaded":
-        offered, served = number_at(summary, "load", "offered_rpm"), number_at(summary, "load", "served_rpm")
-        return gpus * max(offered / served, 1.0) if offered and served else gpus + 1.0
-    busy = number_at(summary, "gpu", "busy_fraction")
-    return float(gpus) if busy is None else gpus * busy
+    busy, served_rpm = number_at(summary, "gpu", "busy_fraction"), number_at(summary, "throughput_rpm")
+    offered_rpm = number_at(summary, "load", "offered_rpm")
+    if busy is None or not served_rpm or offered_rpm is None:
+        return gpus + 1.0
+    return gpus * busy * offered_rpm / served_rpm
 
 
-def pareto_front(clusters: Sequence[ClusterResult]) -> list[ClusterResult]:
-    """Return the clusters, the cheapest first, of which no other is both cheaper and faster (p95)."""
-    front, lowest_s = [], math.inf
+def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[ClusterResult]:
+    """Return the clusters, the cheapest first, of which no other is both cheaper and lower in the number ``key``.
+
+    Clusters without a price are compared by their GPUs if none has a price, and else left out.
+    """
+    front, lowest = [], math.inf
+    has_prices = any(each.usd_per_h is not None for each in clusters)
     for each in sorted(clusters, key=_order):
-        p95_s = each.numbers["p95_s"]
-        if p95_s is not None and p95_s < lowest_s:
+        value = each.numbers[key]
+        if value is not None and value < lowest and (each.usd_per_h is not None) == has_prices:
             front.append(each)
-            lowest_s = p95_s
+            lowest = value
     return front
 
 
-def _order(each: ClusterResult) -> tuple[float, float, str]:
-    p95_s = each.numbers["p95_s"]
-    return each.usd_per_h, math.inf if p95_s is None else p95_s, each.candidate.name
+def _order(each: ClusterResult) -> tuple[bool, float, float, str]:
+    """Return the key of the ranking: by price, then those without one by their number of GPUs."""
+    p95_s, usd_per_h = each.numbers["p95_s"], each.usd_per_h
+    cost = each.devices if usd_per_h is None else usd_per_h
+    return usd_per_h is None, cost, math.inf if p95_s is None else p95_s, each.candidate.name
+
+
+def _saving(result: ClusterResult, baselines: Sequence[ClusterResult]) -> Saving:
+    """Return what a cluster saves beside the baselines of its work, the cheapest first."""
+    usd_per_h, own = baselines[0].usd_per_h, result.usd_per_h
+    kinds = result.candidate.gpus
+    devices = min((one.devices for one in baselines if one.candidate.gpus == kinds), default=None)
+    return Saving(
+        None if usd_per_h is None or own is None else usd_per_h - own,
+        None if devices is None else devices - result.devices,
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def number_text(value: float | None, unknown: str = "unknown") -> str:
-    """Return a number with three digits."""
-    return unknown if value is None else f"{value:.3g}"

@@ -1,9 +1,11 @@
 """Candidates of a plan: every design on every kind of GPU that has the measured times for it."""
 
 import itertools
+import json
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,95 +14,47 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from mezzotint.backends.profile import find, shipped
+from mezzotint.backends.base import BackendError
+from mezzotint.backends.profile import Profile, find, shipped
+from mezzotint.backends.scaling import Scaled, Scaling, scale, way_on
+from mezzotint.backends.scaling import parse as parse_scalings
 from mezzotint.files.document import parse
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import Gpu
-from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, rate_usd_h, read_prices
+from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, read_prices
+from mezzotint.sim.plan.candidate import BASELINES, Candidate, Start
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import rate_key
+from mezzotint.sim.plan.traffic import Traffic, find_starts, size_text
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
+from mezzotint.sim.run.config.plugins import TARGET
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.gpus import check_assumed
+from mezzotint.sim.run.simulate import assemble
 
-DESIGNS = ("vanilla", "batch-server", "nirvana", "modm-quality", "modm-throughput")
-"""The designs of a plan that names none: each in full, in batches, from cached latents, from cached images."""
+CACHES = ("nirvana", "modm-quality", "modm-throughput")
+"""Designs with a cache of a plan that names none, for requests with prompts."""
+
+ADDONS = ("diffusers", "swiftdiffusion")
+"""Designs of a plan that names none, for requests with ControlNets or LoRAs and profiles with their times."""
+
+DEGREES = ("xdit group_policy.degree={}", "edf-best-fit")
+"""Designs of GPUs in groups of a plan that names none, for profiles with times of groups; {} is a number of GPUs."""
+
+MAX_BATCH = 8
+"""Largest batch of the batch server of a plan that names no design: NVIDIA's setting."""
+
+BITS = {"bfloat16": 16, "float16": 16, "float32": 32}
+"""Bits of a number of a precision whose name does not say them."""
 
 FEW = (1, 2, 3, 4, 6, 8)
 """Numbers of the first kind of GPU in clusters of two kinds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """A design on one kind of GPU, or on a few GPUs of one kind beside another; the plan looks for the number.
-
-    Attributes:
-        design: the choice of ``system=``, with its settings.
-        gpu: the kind of GPU whose number is looked for.
-        models: the choice of ``models=``.
-        beside: another kind of GPU and its number, which stays; None without one.
-        prices: price of each kind for an hour.
-        rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
-    """
-
-    design: str
-    gpu: str
-    models: str
-    beside: tuple[str, int] | None
-    prices: Mapping[str, Price]
-    rents: bool
-    _kinds: Mapping[str, Gpu] = field(repr=False)
-    _services: Mapping[str, PaidService] = field(repr=False)
-    _config: DictConfig = field(repr=False)
-    _rate_key: str = field(repr=False)
-    _rate: float = field(repr=False)
-    _service: float = field(repr=False)
-
-    @property
-    def gpus(self) -> str:
-        """The kinds of GPUs in words, without the number that is looked for."""
-        return self.gpu if self.beside is None else f"{self.beside[1]} x {self.beside[0]} + {self.gpu}"
-
-    @property
-    def name(self) -> str:
-        """The candidate in a few words."""
-        return f"{self.design} with {self.models} on {self.gpus}"
-
-    def counts(self, count: int) -> dict[str, int]:
-        """Return the number of GPUs by kind, if ``count`` are of the kind that is looked for."""
-        return ({} if self.beside is None else dict([self.beside])) | {self.gpu: count}
-
-    def devices(self, count: int) -> int:
-        """Return the number of GPUs of all kinds, if ``count`` are of the kind that is looked for."""
-        return sum(self.counts(count).values())
-
-    def cluster(self, count: int) -> str:
-        """Return the GPUs in words, such as ``2 x h100-sxm + 3 x l40s``, if ``count`` are of the kind looked for."""
-        bound = "up to " if self.rents else ""
-        return bound + " + ".join(f"{number} x {kind}" for kind, number in self.counts(count).items())
-
-    def usd_per_h(self, count: int) -> float:
-        """Return the US$ of an hour of the cluster, in whole instances, and of the design's services."""
-        counts = {self._kinds[kind]: number for kind, number in self.counts(count).items()}
-        return sum(rate or 0.0 for rate in rate_usd_h(counts, self._services).values())
-
-    def config(self, count: int, seed: int, load: float, service: float) -> dict[str, Any]:
-        """Return the resolved configuration of a run.
-
-        Args:
-            load: factor on the arrival rate.
-            service: factor on the service time.
-        """
-        where = "cluster.count" if self.beside is None else "cluster.pools[1].count"
-        values = {where: count, "seed": seed, "backend.service_factor": service * self._service}
-        values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
-        for key, value in values.items():  # on the one composition: a copy takes longer than all else
-            OmegaConf.update(self._config, key, value)
-        return resolve_config(self._config)
-
-
-SET = ("cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
+SET = ("assume", "cluster", "cluster.count", "seed", "slo", "models", "system", "run.dir")
 """Settings that a plan makes itself."""
 
 
@@ -108,40 +62,86 @@ def check_free(words: Iterable[str], where: str = "") -> None:
     """Raise ConfigError if one of the overrides ``words`` sets or takes away what the plan sets."""
     for word in words:
         if word.lstrip("+~").partition("=")[0].partition("@")[0] in SET:
-            raise ConfigError(f"{where}{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm or -o")
+            raise ConfigError(
+                f"{where}{word}: the plan sets it; use --gpu, --design, --model, --rate-rpm, --assume or -o"
+            )
 
 
 class _LeftOut(Exception):
     """The reason why a design is not planned on a kind of GPU."""
 
 
-def find_candidates(options: Options, words: Sequence[str]) -> tuple[list[Candidate], list[str]]:
-    """Return the candidates, and a line for each combination that is left out, with the reason.
+def find_candidates(options: Options, traffic: Traffic, words: Sequence[str]) -> tuple[list[Candidate], list[str]]:
+    """Return the candidates, and a line for each choice that the plan made and for what is left out, with the reason.
+
+    The baseline is planned on every kind of GPU, for each work that another candidate does.
 
     Args:
         words: overrides of every run.
 
     Raises ConfigError: no model or kind of GPU has that name, or nothing is left.
     """
-    catalogue, designs = _Catalogue(options, words), options.design or DESIGNS
-    candidates: list[Candidate] = []
+    catalogue = _Catalogue(options, traffic, words)
+    notes = [*catalogue.notes, *catalogue.use_own_shapes()]
+    found: list[_Composed] = []
     left_out: dict[str, dict[str, list[str]]] = {}  # reason -> kinds of GPUs -> designs
-    for design in itertools.chain.from_iterable(map(_expand, designs)):
-        for kinds in catalogue.clusters:
+    named = [name for design in options.design or () for name in _expand(design)]
+    for kinds in catalogue.clusters:
+        designs, baselines = named or catalogue.designs(kinds), []
+        for design in [*designs, *([] if set(designs) & set(BASELINES) else [catalogue.baseline])]:
             try:
-                candidates += catalogue.combine(design, kinds)
+                (baselines if design in BASELINES else found).extend(catalogue.combine(design, kinds))
             except _LeftOut as reason:
                 left_out.setdefault(str(reason), {}).setdefault("+".join(kinds), []).append(design)
-    notes = list(catalogue.notes)
-    for why, designs_of in left_out.items():
-        kinds_of: dict[str, list[str]] = {}
-        for cluster, names in designs_of.items():
-            kinds_of.setdefault("" if len(names) == len(designs) else f"{', '.join(names)} on ", []).append(cluster)
-        listed = "; ".join(f"{named}{', '.join(kinds)}" for named, kinds in kinds_of.items())
-        notes.append(f"left out: {listed}: {why}")
-    if not candidates:
+        works = {composed.candidate.work for composed in found}
+        found += [composed for composed in baselines if composed.candidate.work in works or composed.is_usual]
+    notes += _explain(left_out)
+    if not found:
         raise ConfigError(f"plan: nothing is left to compare: {'; '.join(notes) or 'no design or GPU was named'}")
-    return candidates, notes
+    candidates, same = _distinct(found)
+    starts, earlier, said = find_starts(
+        traffic,
+        max(candidate.period_s for candidate in candidates),
+        has_cache=any(candidate.cache for candidate in candidates),
+    )
+    if options.cache == "empty":
+        starts = dict.fromkeys(starts, starts["empty"])
+    return [replace(candidate, warmed_by=earlier, _starts=starts) for candidate in candidates], [*notes, *same, *said]
+
+
+def _explain(left_out: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
+    """Return a line for each reason why designs are left out on kinds of GPUs."""
+    lines = []
+    for why, designs_of in left_out.items():
+        kinds_of: dict[tuple[str, ...], list[str]] = {}
+        for cluster, names in designs_of.items():
+            kinds_of.setdefault(tuple(names), []).append(cluster)
+        named = []
+        for names, kinds in kinds_of.items():
+            is_all = set(BASELINES) & set(names)  # a kind without the baseline has nothing
+            named.append(f"{'' if is_all else f'{chr(44).join(names)} on '.replace(',', ', ')}{', '.join(kinds)}")
+        lines.append(f"left out: {'; '.join(named)}: {why}")
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Composed:
+    """A candidate, what makes it differ from others, and True if its model's steps and size are the usual ones."""
+
+    candidate: Candidate
+    key: str
+    is_usual: bool
+
+
+def _distinct(found: Sequence[_Composed]) -> tuple[list[Candidate], list[str]]:
+    """Return the candidates without those that are composed as an earlier one, and a line for each design of these."""
+    kept: dict[str, Candidate] = {}
+    same: dict[str, None] = {}
+    for composed in found:
+        first = kept.setdefault(composed.key, composed.candidate)
+        if first.design != composed.candidate.design:
+            same[f"{composed.candidate.design} is the same as {first.design}, and planned once"] = None
+    return list(kept.values()), list(same)
 
 
 def _expand(text: str) -> list[str]:
@@ -166,40 +166,134 @@ class _Catalogue:
         notes: what to say of the choice of the model.
     """
 
-    def __init__(self, options: Options, words: Sequence[str]) -> None:
+    def __init__(self, options: Options, traffic: Traffic, words: Sequence[str]) -> None:
         self._files, self._words = files_of(options.config_dir, None, "config"), list(words)
+        self._traffic, self._wants_all, self._cache = traffic, not options.gpu, options.cache
         folders = [shipped()]
         if options.profiles is not None:
             folders.append(options.profiles)
             self._words.append(f"backend.folder={options.profiles}")
         self._gpus = self._known_gpus()
         self._prices: dict[str, Price | None] = {kind: gpu_price(gpu) for kind, gpu in self._gpus.items()}
-        self._prices |= self._own_prices(options.prices)
+        own_prices = self._own_prices(options.prices)
+        self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
-        self._measured = {kind: set(find(self._gpus[kind].name, folders)) for kinds in self.clusters for kind in kinds}
+        self._folders, self._scalings = folders, self._declared(options.assume)
+        self._made: list[Scaled] = []
+        self._profiles = {kind: self._known(kind) for kinds in self.clusters for kind in kinds}
+        self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
         asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
         self._family, self.notes = self._models(options.model, asked)
+        self.notes += [
+            f"--prices: {kind} is the price of {kind} alone, and {form} is a kind of its own; give it a line"
+            for kind in own_prices
+            for form in _forms(kind, self._measured)
+            if form not in own_prices and self._measured[form] & {_large(roles) for roles in self._family.values()}
+        ]
         self._large = _large(next(iter(self._family.values())))
+        rests = itertools.chain.from_iterable(made.assumptions([self._large]) for made in self._made)
+        self.notes += [f"{one.what}: {one.value}; {one.source}" for one in rests]
+        self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._coverage: dict[str, str | None] = {}
+        self._takes_own_shapes = False
 
-    def combine(self, design: str, kinds: Sequence[str]) -> list[Candidate]:
+    def _declared(self, assume: Sequence[str]) -> list[Scaling]:
+        """Return the declared scalings, and have all runs take them. Raises ConfigError for a wrong one."""
+        text = ",".join(assume) or None
+        check_assumed(text, {gpu.name for gpu in self._gpus.values()})
+        if text is not None:
+            self._words.append(f"assume={text}")
+        return parse_scalings(text)
+
+    def _known(self, kind: str) -> dict[str, Profile]:
+        """Return the profiles of a kind of GPU by model, the scaled ones among them."""
+        name = self._gpus[kind].name
+        profiles = find(name, self._folders)
+        for scaling in self._scalings:
+            if scaling.gpu == name:
+                self._made.append(scale(scaling, profiles, self._folders))
+                profiles |= self._made[-1].profiles
+        return profiles
+
+    def _unknown(self, kind: str) -> str:
+        """Return that no profile is known on a kind of GPU; if that was asked for, also the nearest kinds with one."""
+        family = f"no profile of {self._large}"
+        if self._wants_all:
+            return family
+        way = way_on(self._gpus[kind].name, self._variants, self._folders, "--assume ")
+        return f"{family} on {kind}; {way}"
+
+    @property
+    def baseline(self) -> str:
+        """The design that savings refer to: add-ons are served if the requests ask for some and a profile has times."""
+        return ADDONS[0] if self._serves_addons(itertools.chain.from_iterable(self.clusters)) else BASELINES[0]
+
+    def designs(self, kinds: Sequence[str]) -> list[str]:
+        """Return the designs of a plan that names none, on a kind of GPU or two."""
+        if self._serves_addons(kinds):
+            return list(ADDONS)
+        designs = [BASELINES[0], *(CACHES if self._traffic.has_prompts else ())]
+        if len(kinds) == 1 and (profile := self._profiles[kinds[0]].get(self._large)) is not None:
+            batches = [point.batch for point in profile.step if 1 < point.batch <= MAX_BATCH]
+            if batches:
+                cap = max(batches)
+                designs.insert(1, "batch-server" + ("" if cap == MAX_BATCH else f" scheduler.max_batch={cap}"))
+            degrees = sorted(profile.group_tables)
+            designs += dict.fromkeys(design.format(degree) for design in DEGREES for degree in degrees)
+        return designs
+
+    def use_own_shapes(self) -> list[str]:
+        """Run the requests at the log's own sizes and steps if a profile covers them; return a line on it.
+
+        Kinds of GPUs whose profiles do not cover them are then left out, since they would do other work.
+        """
+        columns = self._traffic.own_shapes
+        if not columns or any(word.lstrip("+").startswith("shapes=") for word in self._words):
+            return []
+        names, where = ", ".join(columns), self._traffic.name
+        self._words.append("shapes=trace")
+        self._takes_own_shapes = True
+        reasons = [
+            self._uncovered(kind) for kinds in self.clusters for kind in kinds if self._large in self._measured[kind]
+        ]
+        if not reasons or None in reasons:
+            return [f"{where}: its own {names} are used; shapes=model takes those of {self._large} for every request"]
+        self._words[-1], self._takes_own_shapes = "shapes=model", False
+        return [
+            f"{where}: its own {names} are not used, but those of {self._large}, since no profile covers them: "
+            f"{reasons[0]}"
+        ]
+
+    def combine(self, design: str, kinds: Sequence[str]) -> list[_Composed]:
         """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
         family, profiled = self._family, [self._measured[kind] for kind in kinds]
         if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
-            raise _LeftOut(f"no profile of {self._large}")
+            raise _LeftOut(self._unknown(kinds[0]))
         prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
-        if len(prices) < len(kinds):
-            raise _LeftOut("no price is known; give one with --prices")
+        if len(prices) < len(kinds) and self._wants_all:
+            raise _LeftOut("no price is known; name the kind with --gpu for a count without one, or give --prices")
+        if self._takes_own_shapes and (reason := self._uncovered(kinds[0])) is not None:
+            raise _LeftOut(f"{reason}; shapes=model plans all requests at the size and the steps of the model")
         system, *settings = design.split()
         words = [f"system={system}", *settings, *self._words]
         first, *others = kinds
-        plain = resolve_config(self._compose(*words, f"cluster={first}", f"models={next(iter(family))}"))
-        names = _with_profiles(_roles(plain) | {"large"}, family, profiled)
-        priced = {kind: replace(self._gpus[kind], usd_per_gpu_h=price.usd_per_gpu_h) for kind, price in prices.items()}
+        plain = self._design(tuple(words))
+        has_cache = plain.get("cache") is not None and plain.get("hits") is None
+        if has_cache and not self._traffic.has_prompts:
+            raise _LeftOut(
+                f"{self._traffic.name} has no prompts to find in a cache; hits=declared hits.hit_rate=0.4 declares a "
+                "hit rate"
+            )
+        needed = _roles(plain) | {"large"}
+        names = _with_profiles(needed, family, profiled, every_work=design in BASELINES)
+        gpus = {kind: self._gpus[kind] for kind in kinds}
+        gpus |= {kind: replace(gpus[kind], usd_per_gpu_h=price.usd_per_gpu_h) for kind, price in prices.items()}
         services = {key: PaidService(**value) for key, value in (plain["system"].get("services") or {}).items()}
-        if any(service.usd_per_h is None for service in services.values()):
-            raise _LeftOut("the price of one of its services is not known")
-        rents = "startup_s" in (plain.get("controller") or {})  # of a controller that orders GPUs while a run goes on
-        candidates = []
+        controller = plain.get("controller") or {}
+        rents = "startup_s" in controller  # of a controller that orders GPUs while a run goes on
+        cache: Start | None = None if not has_cache else "empty" if self._cache == "empty" else "warm"
+        is_plain = plain.get("cache") is None and str(plain["executor"][TARGET]).endswith(".Sequential")
+        composed = []
         for name, few in itertools.product(names, FEW if others else (0,)):
             config = self._compose(*words, f"cluster={'pools' if few else first}", f"models={name}")
             with open_dict(config):
@@ -208,18 +302,65 @@ class _Catalogue:
                     roles = list(family[name]) if len(family[name]) > 1 else [None, None]
                     config.cluster.pools = [
                         {"gpu": asdict(gpu), "count": few, "role": role}
-                        for gpu, role in zip(priced.values(), roles, strict=False)
+                        for gpu, role in zip(gpus.values(), roles, strict=False)
                     ]
-                else:
+                elif first in prices:
                     config.cluster.gpu.usd_per_gpu_h = prices[first].usd_per_gpu_h
             service = float(OmegaConf.select(config, "backend.service_factor"))
-            candidates.append(
-                Candidate(
-                    design, kinds[-1], name, (first, few) if few else None, prices, rents, priced, services, config,
-                    *rate_key(config), service,
-                )
+            candidate = Candidate(
+                design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
+                *rate_key(config), service, is_plain, self._work(config, first), cache, step=_group_size(plain),
+                period_s=_longest_period_s(controller), scaled=self._scaled(kinds, family[name]),
             )  # fmt: skip
-        return candidates
+            composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
+        return composed
+
+    def _scaled(self, kinds: Sequence[str], roles: Mapping[str, str]) -> frozenset[str]:
+        """Return the kinds of GPUs on which a model of ``roles`` has scaled times."""
+        bases = {
+            kind: {of.basis for name, of in self._profiles[kind].items() if name in roles.values()} for kind in kinds
+        }
+        return frozenset(kind for kind, known in bases.items() if "scaled" in known)
+
+    def _design(self, words: tuple[str, ...]) -> dict[str, Any]:
+        """Return the resolved configuration of a design, on any kind of GPU."""
+        if words not in self._plain:
+            first, family = self.clusters[0][0], next(iter(self._family))
+            self._plain[words] = resolve_config(self._compose(*words, f"cluster={first}", f"models={family}"))
+        return self._plain[words]
+
+    def _serves_addons(self, kinds: Iterable[str]) -> bool:
+        """Return True if requests ask for add-ons, and a profile of one of ``kinds`` has times of them."""
+        profiles = (self._profiles[kind].get(self._large) for kind in kinds)
+        return self._traffic.has_addons and any(
+            profile is not None and (profile.lora is not None or profile.controlnet is not None) for profile in profiles
+        )
+
+    def _uncovered(self, kind: str) -> str | None:
+        """Return why the profile of the large model on ``kind`` does not cover the requests; None if it does."""
+        if kind not in self._coverage:
+            config = resolve_config(
+                self._compose(*self._words, f"cluster={kind}", f"models={next(iter(self._family))}")
+            )
+            try:
+                assemble(check(config), trace=self._traffic.trace)
+            except (BackendError, ConfigError) as error:
+                self._coverage[kind] = " ".join(str(error).split())
+            else:
+                self._coverage[kind] = None
+        return self._coverage[kind]
+
+    def _work(self, config: DictConfig, kind: str) -> str:
+        """Return what a request asks of the cluster, in words."""
+        model = OmegaConf.to_container(config.models.large if "large" in config.models else config.models)
+        assert isinstance(model, dict)
+        name = str(model["name"])
+        shape = f"{size_text(model['width'], model['height'], model.get('frames', 1))}, {model['steps']} steps"
+        if config.shapes == "trace":
+            shape = self._traffic.shapes_text({str(key): value for key, value in model.items()})
+        profile = self._profiles[kind].get(name)
+        addons = ", without its add-ons" if self._traffic.has_addons and _addons(config) == "ignore" else ""
+        return f"{name}, {shape}, {_precision(None if profile is None else profile.dtype)}{addons}"
 
     def _compose(self, *words: str) -> DictConfig:
         """Compose ``words`` with the user's files. Raises ConfigError if they do not compose."""
@@ -244,14 +385,16 @@ class _Catalogue:
     def _own_prices(self, path: Path | None) -> dict[str, Price]:
         """Return the prices of the user's file. Raises ConfigError for one of a kind of GPU that does not exist."""
         rows = {} if path is None else read_prices(path, f"--prices {path}")
-        for kind in rows:
-            if kind not in self._gpus:
-                raise _unknown_kind(f"--prices: {kind}", kind, self._gpus)
-        name = "" if path is None else path.name
-        return {
-            kind: Price(row.usd_per_gpu_h, f"{name}: {row.source}" if row.source else name)
-            for kind, row in rows.items()
-        }
+        name, known = "" if path is None else path.name, {kind.lower(): kind for kind in self._gpus}
+        prices: dict[str, Price] = {}
+        for kind, row in rows.items():
+            if kind.lower() not in known:
+                raise _unknown_kind(f"--prices {path}: {kind}", kind, self._gpus)
+            if known[kind.lower()] in prices:
+                raise ConfigError(f"--prices {path}: found {kind} twice, since case does not matter; keep one")
+            source = f"{name}, {row.date}" if row.date else name
+            prices[known[kind.lower()]] = Price(row.usd_per_gpu_h, f"{source}: {row.source}" if row.source else source)
+        return prices
 
     def _models(self, model: str, asked: Sequence[str]) -> tuple[dict[str, dict[str, str]], list[str]]:
         """Return the choices of ``models=`` that serve ``model``, all with the same large one, and notes on it.
@@ -272,7 +415,9 @@ class _Catalogue:
         }
         every = {name: roles for name, roles in named.items() if roles}
         larges = sorted({_large(roles) for roles in every.values()})
+        model = next((name for name in (*every, *larges) if name.lower() == model.lower()), model)
         if model in every and model not in larges:
+            self._variants = [_large(every[model])]
             return {model: every[model]}, []
 
         def covered(name: str) -> int:
@@ -280,6 +425,7 @@ class _Catalogue:
             return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
 
         variants = [name for name in _forms(model, larges) if name == model or name not in engine_models()]
+        self._variants = variants
         best = max(variants, key=lambda name: (covered(name), name == model), default=None)
         if best is None:
             raise ConfigError(
@@ -297,7 +443,7 @@ def _clusters(asked: Sequence[str], known: Collection[str]) -> list[tuple[str, .
     clusters = []
     for option in asked:
         names = option.split("+")
-        if len(names) > 2 or len(set(names)) < len(names):
+        if len(names) > 2 or len({name.lower() for name in names}) < len(names):
             raise ConfigError(
                 f"--gpu {option}: found {len(names)} kinds, expected one, or two different ones joined by +"
             )
@@ -316,8 +462,9 @@ def _unknown_kind(subject: str, name: str, known: Collection[str]) -> ConfigErro
 
 
 def _forms(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``h100``."""
-    return [each for each in known if each == name or each.startswith(f"{name}-")]
+    """Return the names that are ``name`` or a form of it, such as ``h100-sxm`` of ``H100``."""
+    wanted = name.lower()
+    return [name for name in known if name.lower() == wanted or name.lower().startswith(f"{wanted}-")]
 
 
 def _large(roles: Mapping[str, str]) -> str:
@@ -326,11 +473,15 @@ def _large(roles: Mapping[str, str]) -> str:
 
 
 def _with_profiles(
-    needed: set[str], family: Mapping[str, Mapping[str, str]], profiled: Sequence[set[str]]
+    needed: set[str], family: Mapping[str, Mapping[str, str]], profiled: Sequence[set[str]], *, every_work: bool
 ) -> list[str]:
     """Return the choices of ``family`` with the needed roles, and the fewest, whose models have profiles.
 
     On two kinds of GPU, the first needs one of the first role's model, and the second those of the others.
+
+    Args:
+        every_work: return those with more roles too, after the fewest, if the first role alone is needed.
+
     Raises _LeftOut if there are none.
     """
     fits = {name: list(roles.values()) for name, roles in family.items() if needed <= set(roles)}
@@ -338,14 +489,49 @@ def _with_profiles(
         raise _LeftOut(f"no models= has a {' and a '.join(sorted(needed))} model")
     fewest = min(map(len, fits.values()))
     models = {name: fit for name, fit in fits.items() if len(fit) == fewest}
+    if every_work:
+        models |= {name: fit[:1] for name, fit in fits.items() if name not in models}
     ready = []
     for name, (large, *rest) in models.items():
         wanted = [{large}, set(rest)] if len(profiled) > 1 and rest else [{large, *rest}] * len(profiled)
         if all(names <= known for names, known in zip(wanted, profiled, strict=True)):
             ready.append(name)
     if not ready:
-        raise _LeftOut(f"no profile of {' or '.join(' and '.join(names) for names in models.values())}")
+        raise _LeftOut(f"no profile of {' or '.join(dict.fromkeys(' and '.join(names) for names in models.values()))}")
     return ready
+
+
+def _group_size(config: Mapping[str, Any]) -> int:
+    """Return the number of GPUs that numbers of GPUs of a design are multiples of."""
+    policy, controller = (config.get(part) or {} for part in ("group_policy", "controller"))
+    degrees = [policy.get("degree"), *(policy.get("degree_by_size") or {}).values(), controller.get("degree")]
+    if groups := re.fullmatch(r"(\d*)x(\d+)", str(policy.get("groups"))):
+        degrees.append(int(groups[1] or 1) * int(groups[2]))
+    return math.lcm(*(degree for degree in degrees if isinstance(degree, int) and degree > 0))
+
+
+def _longest_period_s(controller: Mapping[str, Any]) -> float:
+    """Return the longest time between two decisions of a controller, seconds; 0 if it has none."""
+    own = controller.get("period_s")
+    return float(own) if isinstance(own, int | float) else 0.0
+
+
+def _key(config: DictConfig, roles: set[str]) -> str:
+    """Return what is equal for candidates whose runs are equal: the configuration with the models that it uses."""
+    plain = resolve_config(config)
+    plain["models"] = {role: model for role, model in plain["models"].items() if role in roles}
+    plain["system"] = {key: value for key, value in plain["system"].items() if key in ("addons", "services")}
+    return json.dumps(plain, sort_keys=True, default=str)
+
+
+def _addons(config: DictConfig) -> str:
+    return str(OmegaConf.select(config, "addons"))
+
+
+def _precision(dtype: str | None) -> str:
+    """Return the bits of the smallest numbers of ``dtype``, such as ``8 bit`` for fp8 and int8."""
+    bits = [BITS.get(name, int(re.sub(r"\D", "", name) or 0)) for name in re.findall(r"[a-z]+\d+", dtype or "")]
+    return f"{min(bits)} bit" if bits else "precision not stated"
 
 
 def _roles(config: Mapping[str, Any]) -> set[str]:

@@ -10,7 +10,7 @@ from typer import Option
 
 from mezzotint.files.atomic import atomic_files, check_target, output_folder
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
+from mezzotint.sim.plan.options import OUT, RUNS, Caches, Options, command_line
 from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.pool import check_launcher
@@ -19,9 +19,6 @@ from mezzotint.traces.arrivals.base import MAX_RPM
 
 if TYPE_CHECKING:
     from mezzotint.sim.plan.answer import Plan
-
-STEADY_ROWS = 100_000
-"""Requests of a longer file that a steady load replays: percentiles need no more, and caches search them at speed."""
 
 
 def plan(
@@ -46,7 +43,7 @@ def plan(
         Option(
             metavar='"SYSTEM [KEY=VALUE,...]"',
             help="a design, with settings of its own; each of several values is a candidate; may be repeated",
-            show_default="vanilla, batch-server, nirvana, modm-quality, modm-throughput",
+            show_default="vanilla, and those that the prompts and the profiles allow",
         ),
     ] = None,
     rate_rpm: Annotated[
@@ -66,6 +63,13 @@ def plan(
     min_quality: Annotated[
         float | None, Option(min=0, max=1, help="lowest mean quality, 1 being the model's in full")
     ] = None,
+    cache: Annotated[
+        Caches,
+        Option(
+            metavar="empty|warm|both",
+            help="state of a cache at the start: empty; warm, of the trace's earlier requests; both answers",
+        ),
+    ] = "both",
     max_gpus: Annotated[int, Option(min=1, max=10_000, help="largest cluster")] = 256,
     rank: Annotated[int, Option(min=1, max=50, help="number of clusters to rank")] = 5,
     replications: Annotated[
@@ -77,6 +81,14 @@ def plan(
     output: Annotated[Path, Option("-o", "--output", metavar="DIR", help="folder of the answer")] = OUT,
     runs: Annotated[Path, Option(metavar="DIR", help="folder of the runs, which are kept")] = RUNS,
     profiles: Annotated[Path | None, Option(metavar="DIR", help="a folder of more profiles")] = None,
+    assume: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KIND=KIND[*FACTOR]",
+            help="a10g=l40s*1.9: models not measured on A10G take 1.9 times as long as on L40S; without a factor by "
+            "their datasheets; may be repeated",
+        ),
+    ] = None,
     config_dir: ConfigDir = None,
     plugin: Plugin = None,
 ) -> int:
@@ -97,7 +109,7 @@ def plan(
     words, trace = separate_trace(overrides or [])
     options = Options(
         target or [], gpu or [], design or [], plugin or [], model, rate_rpm, prices, min_quality, replications,
-        profiles, config_dir, max_gpus, rank, trace, words, runs, jobs, launcher,
+        profiles, config_dir, assume or [], cache, max_gpus, rank, trace, words, runs, jobs, launcher,
     )  # fmt: skip
     output_folder(output, ConfigError)
     answer = answer_plan(options, progress=True)
@@ -118,6 +130,7 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
     from mezzotint.sim.plan.candidates import check_free, find_candidates
     from mezzotint.sim.plan.runs import Runs
     from mezzotint.sim.plan.target import parse_targets
+    from mezzotint.sim.plan.traffic import find_traffic
 
     check_launcher(options.launcher, "--launcher")
     targets = parse_targets(options.target)
@@ -126,13 +139,15 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
             "--model: found none, expected the model of an image in full, such as sdxl; `mezzotint list profiles`"
         )
     check_free(options.overrides)
-    words, load, replications = _workload(options)
+    traffic = find_traffic(options)
     limits = dict.fromkeys(["2x", "4x", *(str(target.limit) for target in targets if target.limit is not None)])
     with allow_plugins(list(options.plugin)):
-        candidates, notes = find_candidates(options, [*options.overrides, *words, f"slo=[{','.join(limits)}]"])
+        words = [*options.overrides, *traffic.words, f"slo=[{','.join(limits)}]"]
+        candidates, notes = find_candidates(options, traffic, words)
         spec = PlanSpec(
-            options.model, load, targets, 1, replications, options.max_gpus, options.rank, options.min_quality
-        )
+            options.model, traffic.load, targets, 1, traffic.replications, options.max_gpus, options.rank,
+            options.min_quality, traffic.mean_rpm, traffic.rate_rpm, options.cache,
+        )  # fmt: skip
         with tqdm(unit="run", desc="plan", disable=None if progress else True, file=sys.stderr) as bar:
 
             def expect(runs_left: int) -> None:
@@ -171,41 +186,3 @@ def separate_trace(words: Sequence[str]) -> tuple[list[str], Path | None]:
     if len(files) > 1:
         raise ConfigError(f"plan: found {' and '.join(files)}, expected one file of requests; settings are KEY=VALUE")
     return [word for word in words if word not in files], Path(files[0]) if files else None
-
-
-def _workload(options: Options) -> tuple[list[str], str, int]:
-    """Return the overrides of the requests and their times, the load in words, and the replications of a cluster.
-
-    A steady load replays the first `STEADY_ROWS` requests of a longer file.
-    """
-    from pyarrow.parquet import read_metadata
-
-    from mezzotint.sim.plan.rate import count_replications
-    from mezzotint.traces.sources.table import import_table
-
-    if options.trace is not None and not options.trace.is_file():
-        raise ConfigError(f"{options.trace}: is no file; name a trace or a table of requests, or an override KEY=VALUE")
-    trace = None if options.trace is None else import_table(options.trace, options.runs / "traces")
-    requests = "the built-in trace" if options.trace is None else options.trace.name
-    words = [] if trace is None else ["trace=file", f"trace.path={trace}"]
-    arrivals = [word for word in options.overrides if word.lstrip("+").startswith(("arrivals=", "arrivals."))]
-    is_chosen = any(word.lstrip("+").startswith("arrivals=") for word in arrivals)
-    times_of = None
-    if options.rate_rpm is not None:
-        if arrivals:
-            raise ConfigError(f"--rate-rpm: found beside {arrivals[0]}; leave one out")
-        words += ["arrivals=poisson", f"arrivals.rate_rpm={options.rate_rpm!r}"]
-        part = ""
-        is_cut = any(word.lstrip("+").startswith("trace.requests=") for word in options.overrides)
-        if trace is not None and not is_cut and read_metadata(trace).num_rows > STEADY_ROWS:
-            words.append(f"trace.requests={STEADY_ROWS}")
-            part = f" (the first {STEADY_ROWS:,} requests)"
-        load = f"{options.rate_rpm:g} requests per minute of {requests}{part}"
-    elif is_chosen:
-        load = f"{requests}, {' '.join(arrivals)}"
-    elif trace is not None:
-        words.append("arrivals=trace")
-        load, times_of = f"{requests} at its own times", options.trace
-    else:
-        raise ConfigError("--rate-rpm: found none, and no file with times of its own; name one of the two")
-    return words, load, count_replications(options.replications, 6, times_of, "give --rate-rpm")

@@ -4,8 +4,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from mezzotint.sim.run.pool import Launcher
+
+Caches = Literal["empty", "warm", "both"]
 
 RUNS = Path("results/runs/plan")
 """Folder of the kept runs of all plans, unless --runs names another."""
@@ -23,10 +26,14 @@ class Options:
     Attributes:
         gpu: kinds of GPUs, or the beginning of their names up to a hyphen (``h100``); empty for all. ``h100-sxm+l40s``
             stands for clusters of both: a few of the first kind, and as many as needed of the second.
-        design: choices of ``system=``, each with settings (``nirvana cache.capacity=1000,10000``); empty for `DESIGNS`.
+        design: choices of ``system=``, each with settings (``nirvana cache.capacity=1000,10000``); empty for the
+            usual ones.
         model: name of the model that makes an image in full, or a choice of ``models=``.
         prices: file of prices by kind of GPU, before conf/data/gpu-prices.yaml.
         profiles: a folder of profiles, which replace shipped ones of the same model and GPU.
+        assume: declared scalings to kinds without a profile, as ``a10g=l40s*1.9`` (mezzotint.backends.scaling).
+        cache: state of a cache at the start: ``empty``, ``warm`` from the trace's earlier requests, or ``both``, which
+            ranks the warm ones and says what they need from empty.
         config_dir: the user's folder of models, GPUs and other choices.
         overrides: settings of every run.
         runs: folder of the runs, which are kept.
@@ -43,6 +50,8 @@ class Options:
     replications: int | None = None
     profiles: Path | None = None
     config_dir: Path | None = None
+    assume: Sequence[str] = ()
+    cache: Caches = "both"
     max_gpus: int = 256
     rank: int = 5
     trace: Path | None = None

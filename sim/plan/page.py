@@ -1,37 +1,41 @@
 """The answer of a plan: plan.json, the sentence and the table for the terminal, the figure, and the page."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
-from mezzotint.figures.page import number, render
+from mezzotint.figures.page import DASH, number, render
 from mezzotint.figures.palette import COLOURS
+from mezzotint.sim.metrics.header import Header, duration, header, shared
 from mezzotint.sim.metrics.summary import cautions
+from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.plan.answer import (
     HEADROOM_FACTORS,
-    MORE_GPUS,
-    SERVICE_ERROR,
+    UNSTATED_ERROR,
     ClusterResult,
     Plan,
     Ranked,
     Unranked,
-    number_text,
+    makes_videos,
     pareto_front,
 )
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.target import Target
+from mezzotint.sim.report.assumed import Stated, section
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points
 
-COLUMNS = (
-    *("design", "models", "GPU", "GPUs", "$/h", "$/1,000 images", "p50 [s]", "p90 [s]", "p95 [s]", "p99 [s]"),
-    *("kJ/image", "quality", "load up to", "GPUs if 3 % slower", "GPUs at least", "service times"),
-)
-"""Columns of the ranked table."""
-
 HEADROOM_LOAD = "Load that it carries (times the asked)"
+
+NO_PRICE = "no price"
+
+MAX_NAMED = 4
+"""Clusters that a caption names."""
 
 KINDS = {
     "infeasible": "No cluster in range meets the target",
@@ -46,21 +50,25 @@ def sentence(plan: Plan) -> str:
     """Return the answer in a sentence or two."""
     goal, load = goal_text(plan), plan.spec.load
     if not plan.ranked:
-        close = [each for each in plan.unranked if each.kind == "infeasible"]
-        reasons = "; ".join(f"{each.candidate.name}: {each.reason}" for each in close[:3]) or "No candidate could run"
-        return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {reasons}."
+        infeasible = [each for each in plan.unranked if each.kind == "infeasible"]
+        close = infeasible or plan.unranked
+        reasons = "; ".join(f"{_series(plan, each.candidate)}: {each.reason}" for each in close[:2])
+        start = "" if infeasible else "No candidate could run: "
+        return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {start}{reasons}."
     best, *others = plan.ranked
-    text = f"{cluster_name(best.result)} serves {load} with {goal} for ${best.result.usd_per_h:.2f} per hour"
+    text = f"{cluster_name(plan, best.result)} serves {load} with {goal}{_price_words(best.result)}"
     usd = best.result.numbers["usd_per_image"]
     carries, fails = best.headroom
     return "".join(
         [
             text,
-            "" if usd is None else f", ${1000 * usd:.2f} per 1,000 images",
-            f". It carries {carries:g} times the load",
+            "" if usd is None else f", ${1000 * usd:.2f} per 1,000 {product(plan)}",
+            ". It carries this load" if carries == 1 else f". It carries {carries:g} times the load",
             "" if fails is None else f" and misses the target at {fails:g} times",
-            f"; if the service took {SERVICE_ERROR - 1:.0%} longer, {_slower_words(best)}.",
-            *(f" Next: {cluster_name(each.result)}, ${each.result.usd_per_h:.2f} per hour." for each in others[:1]),
+            f"; {_slower_words(best)}.",
+            _saving_words(best),
+            _cache_words(best),
+            *(f" Next: {cluster_name(plan, each.result)}{_price_words(each.result)}." for each in others[:1]),
         ]
     )
 
@@ -70,45 +78,199 @@ def goal_text(plan: Plan) -> str:
     return " and ".join(target.text for target in plan.spec.targets)
 
 
-def cluster_name(result: ClusterResult) -> str:
+def cluster_name(plan: Plan, result: ClusterResult) -> str:
     """Return a cluster in a few words."""
-    return f"{result.cluster} with {result.candidate.design}"
+    return f"{result.cluster} with {design_name(plan, result.candidate)}"
+
+
+def design_name(plan: Plan, candidate: Candidate) -> str:
+    """Return the design of a candidate, with its models if those of the clusters that ran differ."""
+    return f"{candidate.design}{_models(plan, candidate)}"
+
+
+def _short(design: str) -> str:
+    """Return a design with the last part of each key, where there is little room."""
+    return re.sub(r"[\w.]+\.(\w+)=", r"\1=", design)
+
+
+def _models(plan: Plan, candidate: Candidate) -> str:
+    """Return the models of a candidate after a comma; empty if all clusters that ran have the same."""
+    has_choice = len({each.candidate.models for each in plan.clusters}) > 1
+    return f", {candidate.models}" if has_choice else ""
+
+
+def _series(plan: Plan, candidate: Candidate) -> str:
+    """Return the name of a candidate in the legend."""
+    return f"{design_name(plan, candidate)} on {candidate.gpus}"
+
+
+def product(plan: Plan) -> str:
+    """Return what the models of a plan make: ``images`` or ``videos``."""
+    return "videos" if any(makes_videos(each.summary) for each in plan.ranked) else "images"
+
+
+def _price_words(result: ClusterResult) -> str:
+    return ", no price being known" if result.usd_per_h is None else f" for ${result.usd_per_h:.2f} per hour"
 
 
 def _slower_words(best: Ranked) -> str:
+    known = "the error that its times are known to" if best.error_is_stated else "an example, as no error is stated"
     if best.gpus_if_slower is None:
-        return "more than four GPUs more would be needed"
-    return (
-        "it still does" if best.gpus_if_slower == best.result.devices else f"{best.gpus_if_slower} GPUs would be needed"
-    )
+        needed = f"more than {best.result.candidate.devices(best.most_gpus)} GPUs would be needed"
+    elif best.gpus_if_slower == best.result.devices:
+        needed = "it still does"
+    else:
+        needed = f"{_gpus(best.gpus_if_slower)} would be needed"
+    return f"if its service took {_share(best.error)} longer ({known}), {needed}"
 
 
-def row(each: Ranked) -> list[str]:
-    """Return the cells of a ranked cluster, in the order of `COLUMNS`."""
-    result, candidate, numbers = each.result, each.result.candidate, each.result.numbers
-    usd, joules, quality = (numbers[name] for name in ("usd_per_image", "energy_j_per_image", "quality"))
-    carries, fails = each.headroom
-    return [
-        candidate.design,
-        candidate.models,
-        candidate.gpus if candidate.beside is None else result.cluster,
-        str(result.devices),
-        f"{result.usd_per_h:.2f}",
-        "-" if usd is None else f"{1000 * usd:.2f}",
-        *(number_text(numbers[name], "-") for name in ("p50_s", "p90_s", "p95_s", "p99_s")),
-        "-" if joules is None else f"{joules / 1000:.1f}",
-        "-" if quality is None else f"{quality:.3f}",
-        f"{carries:g}x" + ("" if fails is not None else " or more"),
-        "-" if each.gpus_if_slower is None else str(each.gpus_if_slower),
-        f"{each.gpus_kept_busy:.1f}",
-        basis(each),
+def _saving_words(best: Ranked) -> str:
+    usd_per_h, gpus = (None, None) if best.saving is None else (best.saving.usd_per_h, best.saving.gpus)
+    saved = [f"${usd_per_h:,.2f} per hour"] if usd_per_h and usd_per_h > 0 else []
+    saved += [_gpus(gpus)] if gpus and gpus > 0 else []
+    return f" Beside the baseline it saves {' and '.join(saved)}." if saved else ""
+
+
+def _cache_words(best: Ranked) -> str:
+    """Return what the cluster needs while its cache begins empty; empty if the cache was not searched both ways."""
+    warming = best.warming
+    if warming is None:
+        return ""
+    lasts = f"{warming.requests:,} requests" + ("" if warming.hours is None else f", {duration(3600 * warming.hours)}")
+    costs = f", ${warming.usd:,.2f} more in all" if warming.usd else ""
+    if best.from_empty is not None and best.from_empty.devices == best.result.devices:
+        return " It also meets the target while its cache is empty."
+    if best.from_empty is None:
+        return f" Its cache is warm: from an empty one no cluster in range meets the target ({lasts})."
+    return f" Its cache is warm; until it is ({lasts}{costs}) it takes {best.from_empty.cluster}."
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+def _share(value: float) -> str:
+    """Return a share of 1 as per cent with three digits, without a line break before the sign."""
+    return f"{number(100 * value, 3)}\N{NO-BREAK SPACE}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table of ranked clusters.
+
+    Attributes:
+        unit: below the title; empty without one.
+        text: the cell of a cluster.
+        is_name: True if the cells are words, which are aligned to the left.
+    """
+
+    title: str
+    unit: str
+    text: Callable[[Ranked], str]
+    is_name: bool = False
+
+
+def columns(plan: Plan) -> list[Column]:
+    """Return the columns of the ranking that have a value for some cluster."""
+    usd_1000 = f"$ per 1,000 {product(plan)}"
+    has_prices = any(each.result.usd_per_h is not None for each in plan.ranked)
+    usd_per_h = Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE))
+    made = [
+        Column("cluster", "", lambda each: each.result.cluster, is_name=True),
+        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        *([usd_per_h] if has_prices else []),
+        Column("saving", "$ per hour", _usd_saving) if has_prices else Column("saving", "GPUs", _gpus_saving),
+        _target_column(plan.spec.targets[0]),
+        Column(usd_1000, "", lambda each: _dollars(each.result.numbers["usd_per_image"], DASH, 1000)),
+        Column("quality", "", _reader("quality")),
+        Column("load up to", "", lambda each: f"{each.headroom[0]:g}x" + (" or more" * (each.headroom[1] is None))),
+        Column("GPUs at error", "", _gpus_at_error),
+        Column("cache empty", "", _from_empty, is_name=True),
+        Column("service times", "", basis, is_name=True),
     ]
+    return _known(plan, made)
+
+
+def details(plan: Plan) -> list[Column]:
+    """Return the columns of what a reader looks up: every latency, energy, and the least number of GPUs."""
+    made = [
+        Column("cluster", "", lambda each: each.result.cluster, is_name=True),
+        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        *map(_target_column, plan.spec.targets[1:]),
+        *(Column(name, "s", _reader(f"{name}_s")) for name in ("mean", "p50", "p90", "p95", "p99")),
+        Column(f"energy per {product(plan)[:-1]}", "kJ", _reader("energy_j_per_image", 0.001)),
+        Column("GPUs at least", "", lambda each: f"{each.gpus_kept_busy:.1f}"),
+        Column(
+            f"$ per 1,000 {product(plan)} at the mean rate",
+            "",
+            lambda each: _dollars(each.usd_per_image_at_mean, DASH, 1000),
+        ),
+        Column("seeds", "", lambda each: str(each.result.replications)),
+    ]
+    return _known(plan, made)
+
+
+def _known(plan: Plan, made: Sequence[Column]) -> list[Column]:
+    """Return the columns that have a value for some cluster."""
+    return [column for column in made if any(column.text(each) != DASH for each in plan.ranked)]
+
+
+def _title(target: Target) -> tuple[str, str]:
+    """Return the title and the unit of the number that a target bounds."""
+    kind = kind_of(target.key)
+    name = target.key.removeprefix("latency_s.").replace("queue_s.", "queue ")
+    if target.limit is not None and target.key.endswith(".violation_rate"):
+        name = f"share over {target.limit}"
+    return name, "" if kind is None else kind.unit
+
+
+def _target_column(target: Target) -> Column:
+    name, unit = _title(target)
+    return Column(name, unit, _reader(target.key, 100.0 if unit == "%" else 1.0))
+
+
+def _usd_saving(each: Ranked) -> str:
+    return _no_saving(each) if each.saving is None else _dollars(each.saving.usd_per_h, DASH)
+
+
+def _gpus_saving(each: Ranked) -> str:
+    return _no_saving(each) if each.saving is None or each.saving.gpus is None else str(each.saving.gpus)
+
+
+def _no_saving(each: Ranked) -> str:
+    return "baseline" if each.result.candidate.is_baseline else DASH
+
+
+def _from_empty(each: Ranked) -> str:
+    if each.warming is None:
+        return DASH
+    return "none in range" if each.from_empty is None else each.from_empty.cluster
+
+
+def _reader(name: str, scale: float = 1.0) -> Callable[[Ranked], str]:
+    return lambda each: _number(each, name, scale)
+
+
+def _number(each: Ranked, name: str, scale: float = 1.0) -> str:
+    value = each.result.numbers[name]
+    return DASH if value is None else number(scale * value, 3, zeros=True)
+
+
+def _dollars(usd: float | None, unknown: str, scale: float = 1.0) -> str:
+    return unknown if usd is None else f"{scale * usd:,.2f}"
+
+
+def _gpus_at_error(each: Ranked) -> str:
+    if each.gpus_if_slower is None:
+        return f"over {each.result.candidate.devices(each.most_gpus)}"
+    return str(each.gpus_if_slower)
 
 
 def basis(each: Ranked) -> str:
     """Return where the service times come from, with their known error, by model if they differ."""
     texts = {
-        row["model"]: row["basis"] + ("" if row["service_error"] is None else f", known to {row['service_error']:.1%}")
+        row["model"]: row["basis"]
+        + (", error not known" if row["service_error"] is None else f", known to {_share(row['service_error'])}")
         for row in each.summary["models"]
     }
     if len(set(texts.values())) == 1:
@@ -116,12 +278,32 @@ def basis(each: Ranked) -> str:
     return "; ".join(f"{model} {text}" for model, text in texts.items())
 
 
+def headers(plan: Plan) -> list[Header]:
+    """Return the header of each ranked cluster, from its first run."""
+    return [
+        replace(
+            header(each.summary, each.result.candidate.config(each.result.gpus, plan.spec.seed, 1.0, 1.0)),
+            rests_on=each.rests_on,
+        )
+        for each in plan.ranked
+    ]
+
+
+def facts(abouts: Sequence[Header]) -> list[tuple[str, str]]:
+    """Return the rows of the first header, which is that of the answer."""
+    return [(name, text) for name, text in abouts[0].rows if text] if abouts else []
+
+
 def table_lines(plan: Plan) -> list[str]:
     """Return the ranked table as aligned lines, then a line for each candidate that is not ranked."""
-    cells = [list(COLUMNS), *map(row, plan.ranked)] if plan.ranked else []
+    shown = columns(plan)
+    titles = [f"{column.title} [{column.unit}]" if column.unit else column.title for column in shown]
+    cells = [titles, *([column.text(each) for column in shown] for each in plan.ranked)] if plan.ranked else []
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return [*lines, *(f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked), *plan.notes]
+    about = [f"{name}: {text}" for name, text in facts(headers(plan))]
+    unranked = [f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked]
+    return [*about, *lines, *unranked, *plan.notes]
 
 
 def as_json(plan: Plan, command: str) -> dict[str, Any]:
@@ -134,16 +316,23 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
         "ranked": [
             _cluster(each.result)
             | {
+                "header": dict(about.rows),
                 "headroom": {"carries": each.headroom[0], "misses": each.headroom[1], "tried": list(HEADROOM_FACTORS)},
-                "gpus_if_service_3_percent_longer": each.gpus_if_slower,
                 "service_error": each.error,
-                "gpus_if_service_error": each.gpus_if_error,
+                "service_error_is_stated": each.error_is_stated,
+                "gpus_if_service_error": each.gpus_if_slower,
+                "work": each.work,
+                "cache": each.result.candidate.cache,
+                "saving": None if each.saving is None else asdict(each.saving),
+                "from_empty": None if each.from_empty is None else _cluster(each.from_empty),
+                "warming": None if each.warming is None else asdict(each.warming),
+                "usd_per_image_at_mean_rate": each.usd_per_image_at_mean,
                 "gpus_at_least": each.gpus_kept_busy,
                 "not_monotone_at": list(each.not_monotone),
                 "models": each.summary["models"],
                 "assumptions": each.summary["assumptions"],
             }
-            for each in plan.ranked
+            for each, about in zip(plan.ranked, headers(plan), strict=True)
         ],
         "not_ranked": [_unranked(each) for each in plan.unranked],
         "clusters": [_cluster(each) for each in plan.clusters],
@@ -187,51 +376,60 @@ def figure(plan: Plan) -> Spec | None:
     None if no cluster ran.
     """
     drawn = drawn_clusters(plan)
-    styles = _styles(drawn)
-    return (
-        None
-        if not drawn
-        else picture([chart for part in _figures(plan, drawn, styles) for chart in part.charts], styles)
-    )
+    styles = _styles(plan, drawn)
+    charts = [chart for part in _figures(plan, drawn, styles) for chart in part.charts] if drawn else []
+    return picture(charts, styles) if charts else None
 
 
 def drawn_clusters(plan: Plan) -> list[ClusterResult]:
     """Return the clusters to draw: those that meet the targets, and of the others no saturated ones.
 
-    Their p95 is within ten times the lowest.
+    Their p95 is within ten times the lowest. Of a cache that was searched in both states, the warm one is drawn.
     """
-    known = [(p95_s, each) for each in plan.clusters if (p95_s := each.numbers["p95_s"]) is not None]
+    warm = {each.candidate.name for each in plan.clusters if each.candidate.cache == "warm"}
+    drawn = [each for each in plan.clusters if each.candidate.cache != "empty" or each.candidate.name not in warm]
+    known = [(p95_s, each) for each in drawn if (p95_s := each.numbers["p95_s"]) is not None]
     fastest_s = min((p95_s for p95_s, _ in known), default=0.0)
     return [each for p95_s, each in known if each.meets or p95_s <= 10 * fastest_s]
 
 
-def _styles(results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
+def _styles(plan: Plan, results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
     """Return the style of each candidate, by name."""
     return {
         name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
-        for number, name in enumerate(dict.fromkeys(each.candidate.name for each in results))
+        for number, name in enumerate(dict.fromkeys(_series(plan, each.candidate) for each in results))
     }
 
 
 def html(plan: Plan, command: str) -> str:
-    """Return the page to send: question, answer, ranked table, fronts, headroom, assumptions, accuracy, the command."""
-    drawn, goal = drawn_clusters(plan), goal_text(plan)
-    styles = _styles(drawn)
-    assumptions = [each for ranked in plan.ranked for each in ranked.summary["assumptions"]]
+    """Return the page to send: question, answer, what it rests on, figures, ranking, assumptions, the command."""
+    drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
+    styles = _styles(plan, drawn)
     prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
+    differing = [row for row in shared(abouts)[1] if all(row[1])] if abouts else []
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",
         notes=plan.notes,
-        unranked=list(map(_unranked_cells, plan.unranked)),
-        columns=[(title.partition(" [")[0], title.partition(" [")[2].rstrip("]")) for title in COLUMNS],
-        rows=[row(each) for each in plan.ranked],
-        names=("design", "models", "GPU", "service times"),
-        assumptions=list(dict.fromkeys((each["what"], str(each["value"]), each["source"]) for each in assumptions)),
-        slower=f"{SERVICE_ERROR - 1:.0%}",
+        unranked=[_unranked_cells(plan, each) for each in plan.unranked],
+        columns=columns(plan),
+        details=details(plan),
+        works=plan.works,
+        at_mean=any(each.usd_per_image_at_mean is not None for each in plan.ranked),
+        has_caches=any(each.warming is not None for each in plan.ranked),
+        has_savings=any(each.saving is not None for each in plan.ranked),
+        differing=("cluster", *(name for name, _ in differing)) if differing else (),
+        facts_of=[
+            (cluster_name(plan, each.result), *(values[row] for _, values in differing))
+            for row, each in enumerate(plan.ranked)
+        ],
+        assumptions=_assumptions(plan),
+        assumed=section,
+        unstated=None if all(each.error_is_stated for each in plan.ranked) else UNSTATED_ERROR,
         command=command,
-        prices=[(kind, price.usd_per_gpu_h, price.source) for kind, price in prices.items()],
+        prices=[(kind, f"{price.usd_per_gpu_h:,.2f}", price.source) for kind, price in prices.items()],
         goal=goal,
+        order="the cheapest first" if prices else "the smallest first",
     )
     return page(
         f"{plan.spec.model}: what to rent for {goal}",
@@ -241,23 +439,45 @@ def html(plan: Plan, command: str) -> str:
         Markup(body),
         generator=command,
         warnings=warnings(plan),
+        facts=facts(abouts),
     )
 
 
-def _unranked_cells(each: Unranked) -> tuple[str, str, str]:
+def _assumptions(plan: Plan) -> list[Stated]:
+    """Return the assumptions of the ranked clusters, each once, with the designs that rest on it if not all do."""
+    rests: dict[tuple[str, str, str], tuple[Any, list[str]]] = {}
+    for each in plan.ranked:
+        for row in each.summary["assumptions"]:
+            designs = rests.setdefault((row["what"], str(row["value"]), row["source"]), (row["value"], []))[1]
+            designs.append(each.result.candidate.design)
+    return [
+        Stated(what, value, source, "" if len(designs) == len(plan.ranked) else ", ".join(dict.fromkeys(designs)))
+        for (what, _, source), (value, designs) in sorted(rests.items(), key=lambda item: item[0])
+    ]
+
+
+def _unranked_cells(plan: Plan, each: Unranked) -> tuple[str, str, str]:
     """Return the candidate, why it is not ranked, and the reason with the best cluster that it reached."""
     kind, reason = KINDS[each.kind], each.reason
     if each.usd_per_h is not None:
-        kind += f": US$ {each.usd_per_h:.2f} per hour or more"
+        kind += f": US$ {each.usd_per_h:,.2f} per hour or more"
     if each.best is not None and each.kind == "infeasible":
         latencies = (f"{name} {number(each.best.numbers[f'{name}_s'], 3)} s" for name in ("p50", "p95", "p99"))
         reason += f". Best reached: {each.best.gpus} GPUs, {', '.join(latencies)}"
-    return each.candidate.name, kind, reason
+    return _series(plan, each.candidate), kind, reason
 
 
 def warnings(plan: Plan) -> list[str]:
     """Return what a reader must know beside the answer."""
     texts = _warnings_of_first(plan.ranked[0]) if plan.ranked else []
+    if len(plan.works) > 1:
+        texts.append("The clusters do not do the same work. Their prices and latencies do not compare across groups.")
+    unpriced = {kind for each in plan.ranked for kind in each.result.candidate.unpriced}
+    if unpriced:
+        texts.append(
+            f"No price is known of {', '.join(sorted(unpriced))}. Clusters without a price stand below the others, "
+            "the smallest first. Give one with --prices."
+        )
     if undecided := sum(each.is_undecided for each in plan.clusters):
         texts.append(
             f"{undecided} of {len(plan.clusters)} clusters lie so close to the target that "
@@ -272,12 +492,6 @@ def _warnings_of_first(first: Ranked) -> list[str]:
         texts.append(
             "The service times of the first cluster were not measured: they are assumed, or scaled from another "
             "GPU. Measure them with mezzotint calibrate before you order."
-        )
-    if first.error is not None and first.error > SERVICE_ERROR - 1:
-        gpus = first.gpus_if_error or f"more than {first.result.devices + MORE_GPUS}"
-        texts.append(
-            f"The service times of the first cluster are known to {first.error:.1%} only. If they were that "
-            f"much longer, it would take {gpus} GPUs."
         )
     if first.result.numbers["quality"] is None:
         texts.append(
@@ -294,40 +508,20 @@ def _warnings_of_first(first: Ranked) -> list[str]:
 
 
 def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, SeriesStyle]) -> list[PageFigure]:
-    frame = pd.DataFrame(
-        [
-            {
-                SERIES: each.candidate.name,
-                "gpus": each.devices,
-                "usd": each.usd_per_h,
-                "p95": each.numbers["p95_s"],
-                "p99": each.numbers["p99_s"],
-                "usd_1000": 1000 * (each.numbers["usd_per_image"] or math.nan),
-                "quality": each.numbers["quality"],
-                "energy": (each.numbers["energy_j_per_image"] or math.nan) / 1000,
-                "meets": {None: "-", True: "yes", False: "no"}[each.meets],
-            }
-            for each in drawn
-        ]
-    )
-    usd = Field("usd", "US$ per hour", ",.2~f", "log", _bounds(frame["usd"]))
-    p95 = Field("p95", "p95 of latency (s)", ",.3~r", "log", _bounds(frame["p95"]))
-    hover = (
-        Field("gpus", "GPUs", ",d"), Field("p99", "p99 (s)"), Field("usd_1000", "US$ per 1,000 images", ",.2f"),
-        Field("energy", "kJ per image"), Field("quality", "quality"), Field("meets", "meets the target", ""),
-    )  # fmt: skip
-    limits = [Limit(target.bound, target.text) for target in plan.spec.targets if target.key == "latency_s.p95"]
-    charts = [Chart("Cost and latency", points(frame, usd, p95, styles, hover=hover, connected=True, limits=limits))]
-    known = frame.dropna(subset=["quality"])
-    if len(set(known["quality"])) > 1:
-        quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
-        charts.append(Chart("Cost and quality", points(known, usd, quality, styles, hover=hover)))
-    ends = ", ".join(map(cluster_name, pareto_front(drawn)))
-    caption = f"Every cluster that ran, without those that are saturated. None is both cheaper and faster than: {ends}."
-    figures = [PageFigure("What a lower latency costs", caption, charts)]
+    charts, caption = _cost_charts(plan, drawn, styles)
+    figures = [PageFigure("What a lower latency costs", caption, charts)] if charts else []
     if plan.ranked:
         loads = pd.DataFrame(
-            [(each.result.candidate.name, cluster_name(each.result), *each.headroom) for each in plan.ranked],
+            [
+                (
+                    _series(plan, candidate),
+                    f"{rank}. {_short(candidate.design)} ({each.result.cluster}{_models(plan, candidate)})",
+                    *each.headroom,
+                )
+                for ones in plan.works.values()
+                for rank, each in enumerate(ones, 1)
+                for candidate in [each.result.candidate]
+            ],
             columns=[SERIES, "cluster", "load", "misses"],
         )
         misses = Field("misses", "misses the target at")
@@ -335,6 +529,70 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
         caption = f"Loads tried: {', '.join(f'{factor:g}' for factor in HEADROOM_FACTORS)} times the asked."
         figures.append(PageFigure("Headroom", caption, [Chart("", chart)]))
     return figures
+
+
+def _cost_charts(
+    plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, SeriesStyle]
+) -> tuple[list[Chart], str]:
+    """Return a chart of each target's number and one of the quality over the price, and what they show.
+
+    The price is the number of GPUs where no cluster has one.
+    """
+    made = product(plan)
+    frame = pd.DataFrame(
+        [
+            {
+                SERIES: _series(plan, each.candidate),
+                "gpus": each.devices,
+                "usd": math.nan if each.usd_per_h is None else each.usd_per_h,
+                **{f"{name}": each.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
+                "usd_1000": 1000 * (each.numbers["usd_per_image"] or math.nan),
+                "quality": each.numbers["quality"],
+                "energy": (each.numbers["energy_j_per_image"] or math.nan) / 1000,
+                "meets": {None: "-", True: "yes", False: "no"}[each.meets],
+                **{target.text: each.numbers[target.key] for target in plan.spec.targets},
+            }
+            for each in drawn
+        ]
+    )
+    has_prices = bool(frame["usd"].notna().any())
+    unpriced = sum(each.usd_per_h is None for each in drawn)
+    frame = frame.dropna(subset=["usd"]) if has_prices else frame
+    across = Field("usd", "US$ per hour", ",.2~f", "log", _bounds(frame["usd"]))
+    if not has_prices:
+        across = Field("gpus", "GPUs, no price being known", ",d", "log", _bounds(frame["gpus"]))
+    hover = (
+        Field("gpus", "GPUs", ",d"), *(Field(name, f"{name} (s)") for name in ("p50", "p95", "p99")),
+        Field("usd_1000", f"US$ per 1,000 {made}", ",.2f"), Field("energy", f"kJ per {made[:-1]}"),
+        Field("quality", "quality"), Field("meets", "meets the target", ""),
+    )  # fmt: skip
+    charts = []
+    for number_of, target in enumerate(plan.spec.targets):
+        column, (name, unit) = f"target{number_of}", _title(target)
+        known = frame.assign(**{column: frame[target.text]}).dropna(subset=[column])
+        if known.empty:
+            continue
+        up = Field(column, f"{name} ({unit})" if unit == "s" else name, ".3~%" if unit == "%" else ",.3~r")
+        if unit == "s" and known[column].min() > 0:  # a logarithmic axis has no zero
+            ends = pd.Series([*known[column], target.bound])
+            up = Field(column, up.title, up.format, "log", _bounds(ends))
+        limits = [Limit(target.bound, target.text)]
+        drawn_points = points(known, across, up, styles, hover=hover, connected=True, limits=limits)
+        charts.append(Chart(f"Cost and {up.title}", drawn_points))
+    known = frame.dropna(subset=["quality"])
+    if len(set(known["quality"])) > 1:
+        quality = Field("quality", "Quality (1: the model in full)", ".3f", "linear", _bounds(known["quality"]))
+        charts.append(Chart("Cost and quality", points(known, across, quality, styles, hover=hover)))
+    first = plan.spec.targets[0]
+    caption = "Every cluster that ran, without those that are saturated."
+    if first.side == "max" and (front := pareto_front(drawn, first.key)):
+        less = "a lower price" if has_prices else "fewer GPUs"
+        names = ", ".join(cluster_name(plan, each) for each in front[:MAX_NAMED])
+        names += f" and {len(front) - MAX_NAMED} dearer ones" if len(front) > MAX_NAMED else ""
+        caption += f" No other has both {less} and a lower {_title(first)[0]} than {names}."
+    if has_prices and unpriced:
+        caption += f" {unpriced} clusters without a price are left out."
+    return charts, caption
 
 
 def _bounds(values: "pd.Series[float]") -> tuple[float, float]:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.traces.describe.loads import addon_combinations
 from mezzotint.traces.synthetic.addons import service as published_service
@@ -81,7 +82,7 @@ def find_demand(service: str | None, trace: Path | None, rate_rpm: float | None,
     if service is not None and trace is None:
         known = published("services")
         if service not in known:
-            raise ConfigError(f"--service: found {service!r}, expected one of {', '.join(known)}")
+            raise ConfigError(f"--service: found {service!r}; {suggest(service, known)}")
         if rate_rpm is None:
             raise ConfigError(f"--service {service}: has no request rate of its own; give --rate-rpm")
         names, weights = published_service(known[service], service).combinations()

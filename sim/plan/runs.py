@@ -1,7 +1,8 @@
 """Runs of a plan: each is made once, and its summary is kept under the key of its configuration and of the code."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,12 +10,17 @@ from mezzotint.backends.base import BackendError
 from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.core.streams import TRACE, stream
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.traffic import repeated
+from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.sources import Source
+from mezzotint.traces.table.trace import Trace
 
 Summary = Mapping[str, Any]
 DROPPED = ("wall",)
@@ -22,13 +28,18 @@ DROPPED = ("wall",)
 
 
 class Run(NamedTuple):
-    """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds."""
+    """A run to make: a candidate and its number of GPUs, ``load`` times the rate, ``service`` times the seconds.
+
+    ``alone`` is the number of first requests to run; 0 runs all of them, ``repeats`` times over.
+    """
 
     candidate: Candidate
     gpus: int
     seed: int
     load: float = 1.0
     service: float = 1.0
+    alone: int = 0
+    repeats: int = 1
 
 
 class Runs:
@@ -51,21 +62,47 @@ class Runs:
 
         Raises what ``simulate`` raises for an input that no run could use.
         """
-        configs = {run: run.candidate.config(*run[1:]) for run in runs}
-        paths = {run: self._folder / f"{digest(config)}.json" for run, config in configs.items()}
-        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths.values()}
-        missing = {path: configs[run] for run, path in paths.items() if results[path] is None}
-        calls = [partial(_run, path, config) for path, config in missing.items()]
+        configs = [run.candidate.config(run.gpus, run.seed, run.load, run.service, run.alone) for run in runs]
+        return dict(zip(runs, self.measure_configs(configs, [run.repeats for run in runs]), strict=True))
+
+    def measure_configs(
+        self, configs: Sequence[Mapping[str, Any]], repeats: Sequence[int] | None = None
+    ) -> list[Summary | str]:
+        """Return the summary of the run of each resolved configuration; see ``measure`` and ``Run``."""
+        calls_of = list(zip(configs, repeats or [1] * len(configs), strict=True))
+        paths = [self._folder / _file_name(config, count) for config, count in calls_of]
+        results: dict[Path, Summary | str | None] = {path: read_kept(path, warn) for path in paths}
+        missing = {path: call for path, call in zip(paths, calls_of, strict=True) if results[path] is None}
+        calls = [partial(_run, path, *call) for path, call in missing.items()]
         for path, error in run_calls(calls, self._jobs, self._launcher):
             results[path] = error or read_kept(path, warn)
             self._tick()
-        return {run: results[path] or f"{path}: was removed while the plan ran" for run, path in paths.items()}
+        return [results[path] or f"{path}: was removed while the plan ran" for path in paths]
 
 
-def _run(path: Path, config: Mapping[str, Any]) -> tuple[Path, str | None]:
+def _file_name(config: Mapping[str, Any], repeats: int) -> str:
+    return f"{digest(config)}.json" if repeats == 1 else f"{digest(config)}-{repeats}.json"
+
+
+@lru_cache(maxsize=8)
+def _trace(source: str, seed: int, repeats: int) -> Trace:
+    """Load a trace once for the runs of all candidates: drawing one takes as long as replaying it.
+
+    Args:
+        source: the configuration of the trace, as JSON.
+        repeats: the requests come so many times over, for a longer run at drawn times.
+    """
+    if repeats > 1:
+        return repeated(_trace(source, seed, 1), repeats)
+    built: Source = build(json.loads(source), "trace", Source)
+    return built.load(stream(seed, TRACE))
+
+
+def _run(path: Path, config: Mapping[str, Any], repeats: int) -> tuple[Path, str | None]:
     """Make one run and keep its summary; return its file and its error, if any."""
     try:
-        summary = simulate(config).summary
+        trace = _trace(json.dumps(config["trace"], default=str), config["seed"], repeats)
+        summary = simulate(config, trace=trace).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())
     keep(path, {key: value for key, value in summary.items() if key not in DROPPED}, ConfigError)

@@ -20,8 +20,11 @@ N = TypeVar("N", int, float)
 
 CONFIDENCE = 0.95
 
-FIRST_SEEDS = 2
-"""Replications with which the judgement of a cluster begins."""
+CLEAR_MISS, CLEAR_HIT = 3.0, 0.5
+"""A number over its bound from which on, or up to which in a light cluster, a single replication decides."""
+
+LIGHT = 0.8
+"""Share of the time that the GPUs of a light cluster are busy at most; queues of others vary much between seeds."""
 
 IDLE_WAIT = 0.01
 """Share of the latency below which waiting does not matter: more GPUs then change nothing."""
@@ -70,12 +73,14 @@ class Outcome:
         grows: True if the run is overloaded, so that latencies depend on the length of the trace.
         gpus_needed: number of GPUs at which the cluster would be busy all the time, from this run.
         waits: mean wait in the queue over the mean latency.
+        is_light: True if the GPUs are busy for at most `LIGHT` of the time.
     """
 
     ratios: tuple[float, ...]
     grows: bool
     gpus_needed: float
     waits: float
+    is_light: bool = False
 
 
 Steps = Generator[list[Trial], Mapping[Trial, Outcome], None]
@@ -124,21 +129,27 @@ class Replications:
     def judge(self, gpus: int, max_seeds: int) -> Steps:
         """Run a cluster of ``gpus`` GPUs until ``meets`` is known."""
         while self.meets is None:
-            first = len(self.outcomes)
-            last = first + 1 if first else min(FIRST_SEEDS, max_seeds)
-            trials = [Trial(gpus, replication) for replication in range(first, last)]
-            outcomes = yield trials
-            self.outcomes.extend(outcomes[trial] for trial in trials)
+            trial = Trial(gpus, len(self.outcomes))
+            outcomes = yield [trial]
+            self.outcomes.append(outcomes[trial])
             self.decide(max_seeds)
 
     def decide(self, max_seeds: int) -> None:
         """Set ``meets`` from the outcomes so far.
 
-        An overloaded run misses at once. Else the 95 % interval (Student) of the mean ratio of every target must lie
-        below 1; one that lies above it misses.
+        An overloaded run misses at once, and so does a single replication with a ratio above `CLEAR_MISS`. One with
+        ratios below `CLEAR_HIT` meets the targets if the cluster is light. Else the 95 % interval (Student) of the mean
+        ratio of every target must lie below 1; one that lies above it misses.
         """
         if any(outcome.grows or math.inf in outcome.ratios for outcome in self.outcomes):
             self.meets = False
+            return
+        if len(self.outcomes) == 1 < max_seeds:
+            (outcome,) = self.outcomes
+            if max(outcome.ratios) > CLEAR_MISS:
+                self.meets = False
+            elif outcome.is_light and max(outcome.ratios) <= CLEAR_HIT:
+                self.meets = True
             return
         spreads = [interval(ratios) for ratios in zip(*(outcome.ratios for outcome in self.outcomes), strict=True)]
         if all(spread.high <= 1 for spread in spreads):
@@ -157,6 +168,8 @@ class ClusterSearch:
 
     Attributes:
         max_seeds: replications at most of one cluster; a cluster that they leave open counts as one that misses.
+        step: numbers of GPUs are multiples of it, where so many form a group.
+        start: number of GPUs of the first trial.
         low: fewest GPUs that may still meet the targets; all below it are ruled out.
         gpus: the smallest cluster that meets them; None if none was found.
         known: every cluster that was judged, by its number of GPUs.
@@ -166,11 +179,18 @@ class ClusterSearch:
 
     max_gpus: int
     max_seeds: int
-    low: int = 1
+    step: int = 1
+    start: int = 1
+    low: int = 0
     gpus: int | None = None
     known: dict[int, Replications] = field(default_factory=dict)
     not_monotone: list[int] = field(default_factory=list)
     is_floor: bool = False
+
+    def __post_init__(self) -> None:
+        self.max_gpus -= self.max_gpus % self.step
+        self.start = min(max(self._whole(self.start), self.step), self.max_gpus)
+        self.low = self.step
 
     @property
     def met(self) -> int | None:
@@ -180,8 +200,12 @@ class ClusterSearch:
     @property
     def runs_left(self) -> int:
         """An estimate of the runs that the search still takes."""
-        top = self.met or max(4 * self.low, 8)
-        return 2 * math.ceil(math.log2(max(top - self.low + 1, 1)) + 1)
+        top = self.met or max(4 * self.low, 8 * self.step)
+        return 2 * math.ceil(math.log2(max((top - self.low) / self.step + 1, 1)) + 1)
+
+    def _whole(self, gpus: float) -> int:
+        """Return the smallest multiple of ``step`` from ``gpus`` on."""
+        return math.ceil(gpus / self.step) * self.step
 
     def steps(self) -> Steps:
         """Find the smallest cluster, and make sure that the next larger one meets the targets, too."""
@@ -189,11 +213,11 @@ class ClusterSearch:
             self.gpus = yield from self._smallest()
             if self.gpus is None or self.gpus == self.max_gpus:
                 return
-            above = yield from self._judge(self.gpus + 1)
+            above = yield from self._judge(self.gpus + self.step)
             if above.meets or above.is_undecided:
                 return
-            self.not_monotone.append(self.gpus + 1)
-            self.low, self.gpus = self.gpus + 2, None
+            self.not_monotone.append(self.gpus + self.step)
+            self.low, self.gpus = self.gpus + 2 * self.step, None
 
     def _judge(self, gpus: int) -> Generator[list[Trial], Mapping[Trial, Outcome], Replications]:
         replications = self.known.setdefault(gpus, Replications())
@@ -203,20 +227,21 @@ class ClusterSearch:
     def _smallest(self) -> Generator[list[Trial], Mapping[Trial, Outcome], int | None]:
         """Return the smallest cluster that meets the targets, if they are met from some size on; None without one."""
         high: int | None = None
-        count, step = self.low, 1
+        count, step = max(self.start, self.low), self.step
         while high is None or self.low < high:
             replications = yield from self._judge(count)
             outcomes = replications.outcomes
-            needed = math.ceil(min(max(outcome.gpus_needed for outcome in outcomes), self.max_gpus))
+            needed = self._whole(min(max(outcome.gpus_needed for outcome in outcomes), self.max_gpus))
             if replications.meets:
                 high = count
             elif not any(outcome.grows for outcome in outcomes) and max(each.waits for each in outcomes) < IDLE_WAIT:
                 self.is_floor = True
                 return None
             else:
-                self.low = count + 1
+                self.low = count + self.step
             if high is not None:  # the work of a run says where the answer is, better than the middle does
-                count = needed if self.low < needed < high else (self.low + high - 1) // 2
+                middle = (self.low + high - self.step) // (2 * self.step) * self.step
+                count = needed if self.low < needed < high else max(middle, self.low)
             elif self.low > self.max_gpus:
                 return None
             else:

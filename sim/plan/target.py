@@ -25,7 +25,7 @@ class Target:
         text: the target as the user wrote it.
         key: the dotted key of summary.json.
         side: ``max`` if the number may not exceed ``bound``, ``min`` if it may not be below it.
-        limit: the latency limit that the runs have to count, for ``over 2x<5%``; else None.
+        limit: the latency limit that the runs have to count, for ``over 2x<5%`` and keys below ``slo``; else None.
     """
 
     text: str
@@ -58,13 +58,13 @@ class Target:
 
     def within_s(self, summary: Mapping[str, Any]) -> float | None:
         """Return the seconds within which the target wants an image; None if it bounds something else."""
-        if self.limit is not None:
+        if self.limit is not None and self.key.endswith(".violation_rate"):
             return number_at(summary, "slo", str(self.limit), "limit_s")
         return self.bound if self.key.startswith("latency_s.") else None
 
     def _path(self) -> list[str]:
         if self.limit is not None:
-            return ["slo", str(self.limit), "violation_rate"]  # a limit of 2.5x has a dot
+            return ["slo", str(self.limit), self.key.rpartition(".")[2]]  # a limit of 2.5x has a dot
         return self.key.split(".")
 
 
@@ -97,7 +97,7 @@ def _parse(text: str) -> Target:
     key, limit = _key(name)
     kind = kind_of(key)
     assert kind is not None
-    if unit not in ("", kind.unit):
+    if unit.lower() not in ("", kind.unit):
         raise ValueError(f"found {number}{unit}, expected {_EXPECTED[kind.unit].format(name)}")
     if unit == "%":
         bound /= 100
@@ -105,12 +105,17 @@ def _parse(text: str) -> Target:
         raise ValueError(f"{number} is no share; write {number}% or {bound / 100:g}")
     if bound > kind.high or (side == "max" and bound == kind.high):
         raise ValueError(f"found {number}{unit}, and a share is never above 100%, so that it says nothing; lower it")
+    example = f"{number}{unit}" if bound > 0 else {"s": "10s", "%": "5%", "": "10"}[kind.unit]
     if side == "min" and kind.better == "low":
-        raise ValueError(f"{name} is good if it is low; write a highest value, such as {name}<{number}{unit}")
+        raise ValueError(f"{name} is good if it is low; write a highest value, such as {name}<{example}")
     if side == "max" and kind.better == "high":
-        raise ValueError(f"{name} is good if it is high; write a lowest value, such as {name}>={number}{unit}")
-    if bound < 0 or (side == "max" and bound == 0 and (sign == "<" or key.startswith("latency_s."))):
+        raise ValueError(f"{name} is good if it is high; write a lowest value, such as {name}>={example}")
+    if side == "min" and bound <= 0:
+        raise ValueError(f"found {number}{unit}, which every cluster meets; expected a value above 0")
+    if bound < 0 or (bound == 0 and (sign == "<" or key.startswith("latency_s."))):
         raise ValueError(f"found {number}{unit}, which no cluster can meet; expected a value above 0")
+    if sign == ">" and bound == kind.high:
+        raise ValueError(f"found {number}{unit}, which no cluster can meet; lower it, or write {name}>={number}{unit}")
     return Target(text, key, side, bound, limit)
 
 
@@ -124,14 +129,18 @@ _EXPECTED = {
 
 def _key(name: str) -> tuple[str, Limit | None]:
     """Return the dotted key of summary.json that ``name`` stands for, and its latency limit, if it names one."""
-    over = re.fullmatch(r"over\s+(\S+)|slo\.(\S+)\.violation_rate", name)
-    if over is not None and name != f"slo.{OWN}.violation_rate":
-        limit = parse_limit(over[1] or over[2])
+    over = re.fullmatch(r"over\s+(\S+)", name, re.IGNORECASE)
+    if over is not None:
+        limit = parse_limit(over[1].lower())
         return f"slo.{limit}.violation_rate", limit
-    key = f"latency_s.{name}" if name in LATENCIES else name
+    below = re.fullmatch(r"slo\.(\S+)\.(\w+)", name)
+    if below is not None and below[1] != OWN and kind_of(name) is not None:
+        limit = parse_limit(below[1])
+        return f"slo.{limit}.{below[2]}", limit
+    key = f"latency_s.{name.lower()}" if name.lower() in LATENCIES else name
     if kind_of(key) is not None and not key.startswith(UNBOUNDED):
         return key, None
-    if re.fullmatch(r"(?:(latency|queue)_s\.)?p[0-9.]+", name):
+    if re.fullmatch(r"(?:(latency|queue)_s\.)?p[0-9.]+", name.lower()):
         raise ValueError(f"summary.json has no {name}; expected one of {', '.join(LATENCIES)}")
     known = [*LATENCIES, "over 2x", *(each for each in KEYS if not each.startswith(UNBOUNDED) and "*" not in each)]
     near = get_close_matches(name, known, 1)

@@ -60,9 +60,13 @@ class Eviction(Protocol):
         """
         return
 
-    def restrict(self, codes: NDArray[np.int64]) -> None:
-        """Take the code of the cache key of every trace row, (preload + rows,), before ``bind``: an artifact serves
-        only rows of its own code."""
+    def restrict(self, codes: NDArray[np.int64], lifetime_s: float | None = None) -> None:
+        """Take what an artifact may serve, before ``bind``.
+
+        Args:
+            codes: code of the cache key of every trace row, (preload + rows,); it serves only rows of its own.
+            lifetime_s: seconds after which it is deleted; None is never.
+        """
         return
 
     @abstractmethod

@@ -55,9 +55,14 @@ class Estimates(Protocol):
 
 
 class CostOf(Protocol):
-    """The true cost of a stage by request, stage, parallel degree, and number of requests in a batch."""
+    """The true cost of a stage by request, stage, parallel degree, and number of requests in a batch.
 
-    def __call__(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost: ...
+    ``as_usual`` takes the request without its sampling parameters.
+    """
+
+    def __call__(
+        self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False
+    ) -> StageCost: ...
 
 
 class StageView(Protocol):
@@ -212,8 +217,11 @@ class StageExecutor(Protocol):
     def stages_of(self, request: Request) -> tuple[Stage, ...]:
         """Return the stages of ``request``: those of its plan, else the executor's own."""
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        """Return the true cost of ``stage`` on ``degree`` GPUs, of ``batch`` requests like ``request`` together."""
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False) -> StageCost:
+        """Return the true cost of ``stage`` on ``degree`` GPUs, of ``batch`` requests like ``request`` together.
+
+        ``as_usual`` takes the request without its sampling parameters.
+        """
 
     def reserve(self, progress: Progress, group: Worker) -> bool:
         """Take what the next launch of ``progress`` needs besides the GPUs of ``group``, which are idle.

@@ -6,6 +6,8 @@ everywhere. vl-convert has the libraries that draw a chart in a page, and draws 
 """
 
 import base64
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +16,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from mezzotint.figures.page import render
-from mezzotint.figures.palette import EDGE, INK
+from mezzotint.figures.palette import DARK, EDGE, INK, LIGHT, on_dark
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.run.refusal import check_memory_limit
 
@@ -27,7 +29,7 @@ SERIES = "series"
 _LINE_PX = 1.8
 _FAINT = 0.12
 _BAR_PX = 26
-_PANEL_PX = 280
+_PANEL_PX = 210
 _PICTURE_PX = 330  # width of a panel in a file, readable on a phone
 _LEGEND_PX = 18
 _POINT_AREA = 42  # square pixels
@@ -109,18 +111,20 @@ class PageFigure:
     Attributes:
         caption: what is drawn, as text or Markup.
         svg: the figure as it looks where no script runs; None if there is none.
+        folded: True if the page shows it only when it is opened.
     """
 
     title: str
     caption: str
     charts: Sequence[Chart]
     svg: bytes | None = None
+    folded: bool = False
 
     @property
     def columns(self) -> int:
-        """Panels side by side on a wide screen: an even number of them in pairs."""
+        """Panels side by side on a wide screen, which has room for three: four of them in pairs."""
         count = len(self.charts)
-        return min(count, 3) if count % 3 == 0 or count % 2 else 2
+        return 2 if count == 4 else min(count, 3)
 
     @property
     def data(self) -> str:
@@ -220,7 +224,7 @@ def bars(
         frame = frame.assign(place=frame[part.column].map(list(colours).index))
     shown = [name, *([part] if part else []), x, *hover, *(_interval(x) if "low" in frame else [])]
     place = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
-    layers = [_layer("bar", row | look | place, height={"band": 0.72})]
+    layers = [_layer("bar", row | look | place, height={"band": 0.72}, stroke=LIGHT)]
     end = x.channel()
     if "low" in frame:
         layers.append(_layer("rule", row | _ends(x, "x"), color=INK))
@@ -297,8 +301,9 @@ def page(
     *,
     generator: str,
     warnings: Sequence[str] = (),
+    facts: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return a self-contained HTML page: title, answer, legend, figures, body. Equal values give equal bytes.
+    """Return a self-contained HTML page: title, facts, answer, figures, body. Equal values give equal bytes.
 
     Args:
         answer: the sentences that a reader looks for.
@@ -306,15 +311,22 @@ def page(
         body: the rest of the page as Markup. Tables go in `<div class="wide">`.
         generator: the command that makes the page.
         warnings: what a reader must know beside the answer, such as runs that are overloaded.
+        facts: what the answer is about, by name: the rows of a header.
     """
     shown: Spec = {"$schema": _SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     shown |= {"params": _signals(styles), "config": _config(_PAGE_FONT, None)}
+    drawn = json.dumps([shown, *(chart.spec for figure in figures for chart in figure.charts)])
+    colours = {style.colour for style in styles.values()} | set(re.findall(r'"(#[0-9a-fA-F]{6})"', drawn))
     return render(
         "mezzotint.sim.report",
         "page.html.jinja",
         title=title,
         answer=answer,
+        facts=facts,
         warnings=warnings,
+        light=LIGHT,
+        dark=DARK,
+        shades={colour: on_dark(colour) for colour in sorted(colours)},
         figures=figures,
         legend=[(name, style.colour, _dash_px(style)) for name, style in styles.items()],
         body=body,
@@ -362,13 +374,13 @@ def _signals(styles: Mapping[str, SeriesStyle]) -> list[Spec]:
 
 def _config(font: str, background: str | None) -> Spec:
     text = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelColor": EDGE}
-    rules = {"gridColor": "#ececef", "domainColor": "#b8b8bd", "tickColor": "#b8b8bd", "tickCount": 5}
+    rules = {"gridColor": "#ececec", "domainColor": "#b8b8b8", "tickColor": "#b8b8b8", "tickCount": 5}
     return {
         "font": font,
         "background": background,
         "view": {"stroke": None},
         "axis": text | rules | {"titleColor": INK},
-        "legend": text,
+        "legend": text | {"titleColor": INK},
         "text": {"fontSize": 11.5},
         "title": {"anchor": "start", "fontSize": 12, "color": INK},
     }

@@ -1,11 +1,13 @@
 """`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -16,8 +18,10 @@ from mezzotint.figures.page import DASH, render
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.metrics.counterfactuals import EXAMPLE
 from mezzotint.sim.report import tables
 from mezzotint.sim.report.answer import answer, caveats
+from mezzotint.sim.report.assumed import section
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.figures import charts
 from mezzotint.sim.report.figures.charts import MAX_SERIES
@@ -25,8 +29,9 @@ from mezzotint.sim.report.figures.palette import families_of, series_of, series_
 from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
-from mezzotint.sim.report.sensitivity import EXAMPLE, PERCENTILES, rerun_s, sensitivities
+from mezzotint.sim.report.sensitivity import PERCENTILES, Sensitivity, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
+from mezzotint.sim.run.sweep_folder import failures
 
 
 def report(
@@ -62,7 +67,8 @@ def report(
         ConfigError: the runs cannot be reported on; the message says what to do.
     """
     if format_ == "html":
-        print(*write_report(dirs, output, title, reruns_s), sep="\n")
+        say = partial(print, file=sys.stderr)  # standard output has the files alone
+        print(*write_report(dirs, output, title, reruns_s, say), sep="\n")
         return
     if output is not None:
         check_ours(output, ConfigError, "results of a run", b"{", b'"backend": "mezzotint"')
@@ -73,16 +79,23 @@ def report(
     print(text if output is None else output)
 
 
-_FIGURES: dict[str, dict[str, str]] = yaml.safe_load(
+_FIGURES: dict[str, dict[str, Any]] = yaml.safe_load(
     (files("mezzotint.sim.report.figures") / "figures.yaml").read_text(encoding="utf-8")
 )
 """Title and caption of each figure, by the name of its file, in the order of the page."""
 
 
 def write_report(
-    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = 0.0
+    dirs: Sequence[Path],
+    out: Path | None = None,
+    title: str | None = None,
+    reruns_s: float = 0.0,
+    say: Callable[[str], object] = lambda _: None,
 ) -> list[Path]:
     """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
+
+    Args:
+        say: takes the lines of the header, for a terminal.
 
     Returns:
         The HTML file, then the SVG files in `figures` beside it. The same runs give the same bytes.
@@ -95,7 +108,12 @@ def write_report(
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
     figures = _figures(runs)
-    html_text = _page(runs, figures, title or _title(runs), reruns_s)
+    bands = sensitivities(runs, reruns_s)
+    facts = tables.facts(runs, {(band.run.series, band.run.load): band.decides for band in bands})
+    for name, text in facts[0]:
+        say(f"{name}: {text}")
+    failed = [f"A point failed and has no run: {line}" for folder in dirs for line in failures(folder)]
+    html_text = _page(runs, figures, title or _title(runs), bands, facts, failed, has_reruns=reruns_s > 0)
     folder = html.parent / "figures"
     paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
@@ -111,19 +129,30 @@ def write_report(
     return [html, *(paths[name] for name in figures)]
 
 
-def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
-    rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
+def _page(
+    runs: Sequence[Run],
+    figures: Mapping[str, PageFigure],
+    title: str,
+    bands: Sequence[Sensitivity],
+    facts: tables.Facts,
+    failed: Sequence[str],
+    *,
+    has_reruns: bool,
+) -> str:
+    rows, (common, differing) = tables.comparison(runs), facts
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
         runs=runs,
         tables=tables,
+        assumed=section,
+        differing=differing,
         loads=[(load, list(members)) for load, members in groupby(rows, key=lambda row: row[0].load.label)],
         seeds=any(len(cell.runs) > 1 for cell, _ in rows),
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
         dash=DASH,
         sensitivities=bands,
-        reruns=reruns_s > 0,
+        reruns=has_reruns,
         reruns_s=sum(rerun_s(band.run) for band in bands),
         percentiles=PERCENTILES,
         example=EXAMPLE,
@@ -137,7 +166,8 @@ def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, re
         series_styles(runs),
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
-        warnings=caveats(runs),
+        warnings=[*caveats(runs), *failed],
+        facts=common,
     )
 
 
@@ -155,7 +185,8 @@ def _figures(runs: Sequence[Run]) -> dict[str, PageFigure]:
         if panels := getattr(charts, name)(runs):
             words = [facts["caption"], notes.get(name), facts.get("over_seeds") if seeds else ""]
             drawn = svg(picture(panels, styles))
-            figures[name] = PageFigure(facts["title"], " ".join(filter(None, words)), panels, drawn)
+            caption = " ".join(filter(None, words))
+            figures[name] = PageFigure(facts["title"], caption, panels, drawn, folded="folded" in facts)
     return figures
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from tqdm import tqdm
 from mezzotint.files.printable import printable
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
+from mezzotint.sim.metrics.header import Header, header, is_overloaded
 from mezzotint.sim.metrics.run_files import read_columns, read_config, read_summary
+from mezzotint.sim.metrics.served import ImageSpec, ServedModel, served_models
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
-from mezzotint.sim.report.served import ImageSpec, ServedModel, served_models
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +37,7 @@ class Run:
 
     Attributes:
         name: its folder as the user would write it.
-        config: the resolved configuration by dotted key.
+        config: the resolved configuration by dotted key; ``tree`` as it is saved.
         series: its system, with the settings that distinguish it from the other loaded runs.
         setting: the number that the runs vary, if they vary one.
         family: the series without `setting`: the curve that the run is a point of.
@@ -51,6 +52,12 @@ class Run:
     load: Load
     family: str = ""
     setting: Setting | None = None
+    tree: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def header(self) -> Header:
+        """What was served, on whose times, from which state and under which load."""
+        return header(self.summary, self.tree)
 
     @property
     def replica(self) -> tuple[Scalar, ...]:
@@ -60,7 +67,7 @@ class Run:
     @property
     def models(self) -> tuple[ServedModel, ...]:
         """The run's models, the reference model first."""
-        return served_models(self.summary, self.config)
+        return served_models(self.summary)
 
     @property
     def gpu_kinds(self) -> list[str]:
@@ -82,7 +89,7 @@ class Run:
     @property
     def is_overloaded(self) -> bool:
         """True if the system served less than was offered."""
-        return self.load_verdict == "overloaded"
+        return is_overloaded(self.summary)
 
     @property
     def seed(self) -> int | None:
@@ -111,9 +118,10 @@ def load_runs(dirs: Sequence[Path]) -> list[Run]:
     # hidden if standard error is no terminal, or if reading ends before a bar would be seen
     for path, name in tqdm(names.values(), desc="runs", unit="run", disable=None, delay=0.5, leave=False):
         summary = read_summary(path)
-        config = _config(path, summary)
+        tree = read_config(path)
+        config = _config(tree, summary)
         system = printable(str(summary["system"] or config.get("system.name") or path.name))
-        runs.append(Run(path, name, summary, config, system, system, load_of(config)))
+        runs.append(Run(path, name, summary, config, system, system, load_of(config), tree=tree))
     named = labels([run.system for run in runs], [run.config for run in runs])
     runs = [
         replace(run, series=series, family=family, setting=setting)
@@ -210,9 +218,9 @@ def _find(directory: Path) -> Iterator[Path]:
         raise ConfigError(f"{directory}: holds no finished run (no summary.json in it or below it); {remedy}")
 
 
-def _config(path: Path, summary: Mapping[str, Any]) -> FlatConfig:
+def _config(tree: Mapping[str, Any], summary: Mapping[str, Any]) -> FlatConfig:
     """Return the resolved configuration, with the digest of a trace file, since files of one name may differ."""
-    config = flatten(read_config(path))
+    config = flatten(tree)
     digest = (summary["trace"] or {}).get("digest")
     if config.get("trace.path") and isinstance(digest, str):
         config["trace.digest"] = digest.removeprefix("sha256:")[:12]

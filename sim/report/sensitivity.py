@@ -1,7 +1,7 @@
-"""Sensitivity of predicted latencies to errors of the service times.
+"""Sensitivity of a result to errors of the service times, and to what else it may rest on.
 
 A run is simulated again with every stage longer and shorter by the known error of its service times, or by an example
-change if that error is unknown.
+change if that error is unknown, and without each assumption of `counterfactuals`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,16 @@ from mezzotint.backends.base import BackendError
 from mezzotint.backends.profile import find, shipped
 from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.metrics.counterfactuals import EXAMPLE, PROFILED, counterfactuals, with_times
+from mezzotint.sim.metrics.header import rests_on
 from mezzotint.sim.metrics.run_files import read_config
+from mezzotint.sim.metrics.served import service_error
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import service_error
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 
-EXAMPLE = 0.1
-"""Relative change of the service times for runs whose error is unknown."""
-
 PERCENTILES = ("p50", "p95", "p99")
-
-PROFILED = "mezzotint.backends.profiled.Profiled"
 
 Latencies = Mapping[str, float]
 """Seconds by PERCENTILES."""
@@ -43,6 +40,7 @@ class Sensitivity:
         shifted: percentiles with service times shorter and longer by the error, or by EXAMPLE if it is unknown.
         reason: the reason why it was not rerun.
         validations: source and known error of each profile that it may have used.
+        decides: what its result rests on most, from the reruns; empty without any.
     """
 
     run: Run
@@ -51,6 +49,7 @@ class Sensitivity:
     shifted: Sequence[Latencies] = ()
     reason: str = ""
     validations: Sequence[str] = ()
+    decides: str = ""
 
     @property
     def bands(self) -> dict[str, tuple[float, float]]:
@@ -62,7 +61,7 @@ class Sensitivity:
 
 
 def sensitivities(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Sensitivity]:
-    """Look up the profiles of the first run of every series and load, and rerun it with shifted service times.
+    """Look up the profiles of the first run of every series and load, and rerun it with each change.
 
     A run that cannot be rerun, or for which no time is left, has the reason instead.
 
@@ -70,7 +69,7 @@ def sensitivities(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Sensitivit
         reruns_s: CPU-seconds of simulation for all reruns, estimated from the runs' own; reading traces adds to it.
     """
     firsts = [cell.runs[0] for cell in cells(runs)]
-    bar = tqdm(firsts, desc="reruns with shifted service times", unit="run", disable=None, delay=1.0, leave=False)
+    bar = tqdm(firsts, desc="reruns", unit="run", disable=None, delay=1.0, leave=False)
     result, left_s = [], reruns_s
     for run in bar:
         takes_s = rerun_s(run)
@@ -80,8 +79,9 @@ def sensitivities(runs: Sequence[Run], reruns_s: float = 0.0) -> list[Sensitivit
 
 
 def rerun_s(run: Run) -> float:
-    """Estimate the CPU-seconds of simulation of a run's three reruns from its own."""
-    return 3 * (run.number("wall", "cpu_s") or 0.0)
+    """Estimate the CPU-seconds of simulation of a run's reruns from its own."""
+    count = 2 + len(counterfactuals(run.summary, run.tree))
+    return count * (run.number("wall", "cpu_s") or 0.0)
 
 
 def _sensitivity(run: Run, takes_s: float, has_time: bool) -> Sensitivity:
@@ -98,10 +98,14 @@ def _sensitivity(run: Run, takes_s: float, has_time: bool) -> Sensitivity:
         if not has_time:
             reason = f"it takes about {number(takes_s, 2)} CPU-seconds; raise --reruns-s"
             return Sensitivity(run, error, reason=reason, validations=validations)
-        baseline, *shifted = (latencies(config, factor) for factor in (1.0, 1 - share, 1 + share))
+        baseline, shorter = (_rerun(with_times(config, factor)) for factor in (1.0, 1 - share))
+        *changes, (words, longer) = counterfactuals(run.summary, config)  # the last is of the times
+        slower = _rerun(longer)
     except (ConfigError, TraceError, BackendError, SimulationError, OSError) as cause:
         return Sensitivity(run, error, reason=" ".join(str(cause).split()), validations=validations)
-    return Sensitivity(run, error, baseline, shifted, validations=validations)
+    shifted = [_latencies(shorter), _latencies(slower)]
+    decides = _decides(baseline, changes, [(words, slower)])
+    return Sensitivity(run, error, _latencies(baseline), shifted, validations=validations, decides=decides)
 
 
 def configuration(folder: Path) -> dict[str, Any]:
@@ -113,16 +117,27 @@ def configuration(folder: Path) -> dict[str, Any]:
     return plain | {"run": {"dir": "unnamed"}, "quality": {"_target_": "mezzotint.sim.metrics.quality.AtLeastAlpha"}}
 
 
-def latencies(config: Mapping[str, Any], factor: float) -> Latencies:
-    """Rerun ``config`` with every stage ``factor`` times as long, on top of its backend.service_factor.
+def _decides(
+    baseline: Mapping[str, Any],
+    changes: Sequence[tuple[str, Mapping[str, Any]]],
+    tried: Sequence[tuple[str, Mapping[str, Any]]],
+) -> str:
+    """Make the runs of ``changes`` and say what decides, of them and of ``tried``; and which could not be made."""
+    others, refused = list(tried), []
+    for words, config in changes:
+        try:
+            others.append((words, _rerun(config)))
+        except (ConfigError, BackendError, SimulationError) as cause:
+            refused.append(f"cannot be tried {words}: {' '.join(str(cause).split())}")
+    return "; ".join([rests_on(baseline, others), *refused])
 
-    Raises:
-        ConfigError, TraceError, BackendError, SimulationError: the configuration cannot be run.
-    """
-    backend = config["backend"]
-    shifted = {**backend, "service_factor": factor * backend.get("service_factor", 1.0)}
-    latency_s = simulate({**config, "backend": shifted}).summary["latency_s"]
-    return {name: latency_s[name] for name in PERCENTILES}
+
+def _rerun(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return simulate(config).summary
+
+
+def _latencies(summary: Mapping[str, Any]) -> Latencies:
+    return {name: summary["latency_s"][name] for name in PERCENTILES}
 
 
 def _validations(kinds: Sequence[str], backend: Mapping[str, Any], models: object) -> list[str]:

@@ -1,18 +1,37 @@
 """Numbers of the report's tables: comparison, assumptions and reproduction."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 from mezzotint.figures.page import DASH, number
+from mezzotint.sim.metrics.header import shared
+from mezzotint.sim.metrics.served import runs_by_images
+from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
-from mezzotint.sim.report.labels import natural, short_value
+from mezzotint.sim.report.labels import Load, natural, short_value
 from mezzotint.sim.report.runs import Run
-from mezzotint.sim.report.served import runs_by_images
 
 QUALITY = ("quality", "factor_mean")
 """Quality of the served images over that of the large model's full runs: a speed-up may cost quality."""
+
+
+_NAMING = ("work", "times")
+"""Rows of the header whose numbers name something: they are not joined to ranges."""
+
+_MAX_WORDS = 3
+"""Values of a row of the header that are told apart in it."""
+
+_MASK = "\0"
+_NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
+
+
+Facts = tuple[list[tuple[str, str]], list[tuple[str, tuple[str, ...]]]]
+"""Rows (name, words), and rows that differ (name, words of each run)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +58,7 @@ class Column:
         keys: its place in the summary.
         better: 1 if more is better, -1 if less is, 0 if neither.
         settles: True if it converges on a longer trace even in overload.
+        more: True if it is none of the quantities that decide, and stands in a table of its own.
     """
 
     title: str
@@ -47,6 +67,7 @@ class Column:
     scale: float = 1.0
     better: int = 0
     settles: bool = True
+    more: bool = False
 
     def text(self, value: float) -> str:
         """Return the value in three digits; a percentage with one decimal."""
@@ -58,23 +79,25 @@ def columns(runs: Sequence[Run]) -> list[Column]:
 
     Quality always has a column, since readers look for it beside speed.
     """
-    shares = ("p50", "p95", "p99", "mean")
     offered = [
         *(
             Column(f"Over {limit_name(name)}", "%", ("slo", name, "violation_rate"), better=-1, settles=False)
             for name in slo_multiples(runs)
         ),
-        *(Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False) for at in shares),
+        *(
+            Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False, more=at == "mean")
+            for at in ("p50", "p95", "p99", "mean")
+        ),
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
         Column("Throughput", "per min", ("throughput_rpm",), better=1, settles=False),
-        Column("Throughput to last arrival", "per min", ("throughput_until_last_arrival_rpm",), better=1),
+        Column("Throughput to last arrival", "per min", ("throughput_until_last_arrival_rpm",), better=1, more=True),
         Column("Cache hit rate", "%", ("cache", "hit_rate"), better=1),
-        Column("Compute saved", "%", ("cache", "compute_saving"), better=1),
-        Column("Cached age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60),
-        Column("Cached age in trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60),
-        Column("GPU busy", "%", ("gpu", "busy_fraction")),
-        Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1),
+        Column("Compute saved", "%", ("cache", "compute_saving"), better=1, more=True),
+        Column("Cached age p50", "min", ("cache", "source_age_s", "p50"), scale=1 / 60, more=True),
+        Column("Cached age in trace", "min", ("cache", "source_age_trace_s", "p50"), scale=1 / 60, more=True),
+        Column("GPU busy", "%", ("gpu", "busy_fraction"), more=True),
+        Column("Energy per image", "kJ", ("energy_j", "per_image"), scale=1e-3, better=-1, more=True),
     ]
     overloaded = any(run.is_overloaded for run in runs)
     return [
@@ -130,25 +153,79 @@ def different_images(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [(images, ", ".join(names)) for images, names in runs_by_images(named)]
 
 
-def assumptions(runs: Sequence[Run]) -> list[tuple[str, str, str, str]]:
-    """Return (assumption, value, source, systems that rest on it) over all runs, each once."""
-    runs_of: dict[tuple[str, str, str], list[Run]] = {}
+def assumptions(runs: Sequence[Run]) -> list[Stated]:
+    """Return the assumptions of all runs, each once, with the systems that rest on it."""
+    runs_of: dict[tuple[str, str, str], tuple[Any, list[Run]]] = {}
     for run in runs:
         for row in run.summary["assumptions"] or []:
             fact = (_text(row["what"]), _text(row["value"]), _text(row["source"]))
-            if run not in runs_of.setdefault(fact, []):
-                runs_of[fact].append(run)
-    return [(*fact, _systems_text(members, runs)) for fact, members in sorted(runs_of.items())]
+            members = runs_of.setdefault(fact, (row["value"], []))[1]
+            if run not in members:
+                members.append(run)
+    return [
+        Stated(what, value, source, _systems_text(members, runs))
+        for (what, _, source), (value, members) in sorted(runs_of.items(), key=lambda item: item[0])
+    ]
 
 
 def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
-    """Return the systems of `members`, each with the number of its runs if `members` lacks any of them."""
+    """Return the systems of `members`, each with the number of its runs if `members` lacks any; empty for all."""
     if len(members) == len(runs):
-        return "all"
+        return ""
     counts, totals = (Counter(run.family or run.series for run in group) for group in (members, runs))
     names = sorted(counts, key=natural)
     parts = (name if counts[name] == totals[name] else f"{name} ({counts[name]} of {totals[name]})" for name in names)
     return ", ".join(parts)
+
+
+def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = MappingProxyType({})) -> Facts:
+    """Return the rows of the runs' headers in one, and those that differ with the words of each run, in order.
+
+    Words that differ in numbers alone are one, with the range of each number. Of several words, each has its systems.
+
+    Args:
+        decides: what results rest on, by series and load, where reruns have found it.
+    """
+    found_by = [decides.get((run.series, run.load)) for run in runs]
+    abouts = [
+        replace(run.header, rests_on=text) if text else run.header for run, text in zip(runs, found_by, strict=True)
+    ]
+    differing = dict(shared(abouts)[1])
+    found = []
+    for name, text in abouts[0].rows:
+        if values := differing.get(name):
+            members = _by_words(values if name in _NAMING else _with_ranges(values), runs)
+            parts = [f"{words or DASH} ({systems})" if systems else words for words, systems in members.items()]
+            more = [f"{len(parts) - _MAX_WORDS} more below"] if len(parts) > _MAX_WORDS else []
+            text = "; ".join(parts[:_MAX_WORDS] + more)
+        found.append((name, text))
+    return [(name, text) for name, text in found if text], list(differing.items())
+
+
+def _with_ranges(values: Sequence[str]) -> list[str]:
+    """Return texts in which a number has the range that it has in all texts that differ from it in numbers alone."""
+    alike: dict[str, list[list[str]]] = {}
+    for text in values:
+        alike.setdefault(_NUMBER.sub(_MASK, text), []).append(_NUMBER.findall(text))
+    ranges = {
+        mask: [sorted(set(column), key=natural) for column in zip(*rows, strict=True)] for mask, rows in alike.items()
+    }
+    return ["".join(_filled(mask, ranges[mask])) for mask in (_NUMBER.sub(_MASK, text) for text in values)]
+
+
+def _filled(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the parts of a text whose numbers are masked, with their ranges."""
+    for text, ends in zip(mask.split(_MASK), [*ranges, ()], strict=True):
+        yield text
+        yield " to ".join(dict.fromkeys([*ends[:1], *ends[-1:]]))
+
+
+def _by_words(values: Sequence[str], runs: Sequence[Run]) -> dict[str, str]:
+    """Return the systems of each value."""
+    runs_of: dict[str, list[Run]] = {}
+    for words, run in zip(values, runs, strict=True):
+        runs_of.setdefault(words, []).append(run)
+    return {words: _systems_text(members, runs) for words, members in runs_of.items()}
 
 
 def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:

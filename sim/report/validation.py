@@ -20,13 +20,19 @@ from mezzotint.figures.page import number, percent, table
 from mezzotint.figures.palette import COLOURS
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.metrics.header import header
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import Chart, Field, lines, picture, png
+from mezzotint.sim.report.validation_page import validation_page
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Outcome, assemble, replay, simulate, write
 
 GPU = "here"
 """Name of the device at hand in the profiles of a validation."""
+
+HEAD = ("", "live", "simulated", "error")
+
+STYLES = {"live": SeriesStyle(COLOURS[0], "-", "o"), "simulated": SeriesStyle(COLOURS[1], (0, (5, 1.5)), "s")}
 
 _LATENCIES = ("mean", "p50", "p90", "p99")
 _ON_GPU = ["load_s", "fetch_s", "denoise_s", "decode_s"]
@@ -37,7 +43,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
 
     Args:
         config: the resolved configuration of the live run; its backend must be live.
-        folder: receives ``live/`` and ``simulated/`` (run folders), ``profiles/`` and validation.{json,md,png}.
+        folder: receives ``live/`` and ``simulated/`` (run folders), ``profiles/`` and validation.{html,md,json,png}.
 
     Raises:
         ConfigError: the backend is not live. Errors of ``simulate`` and ``calibrate`` pass through.
@@ -94,11 +100,15 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     device = f"{backend.place} (processor time)" if backend.place == "cpu" else backend.place
     facts = _compare(live, simulated, device)
     text = _text(facts)
-    files = [folder / f"validation.{ending}" for ending in ("md", "json", "png")]
-    with atomic_files(files, ConfigError) as (page, data, figure):
+    charts = _charts(live, simulated, facts)
+    about = (("work", header(simulated.summary, config).work), ("compared", _compared(facts)))
+    sent = validation_page(facts, charts, STYLES, [("Errors", HEAD, _rows(facts))], about)
+    files = [folder / f"validation.{ending}" for ending in ("html", "md", "json", "png")]
+    with atomic_files(files, ConfigError) as (html, page, data, figure):
+        html.write_text(sent, encoding="utf-8")
         page.write_text(f"# Validation\n\n{text}\n\n![latency](validation.png)\n", encoding="utf-8")
         data.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        figure.write_bytes(_draw(live, simulated, facts))
+        figure.write_bytes(png(picture(charts, STYLES)))
     return "\n".join([text, *map(str, files)])
 
 
@@ -128,20 +138,27 @@ def _compare(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
 
 
 def _text(facts: Mapping[str, Any]) -> str:
-    head = (
+    return f"{_compared(facts)}\n\n{table(HEAD, _rows(facts), right=True)}"
+
+
+def _compared(facts: Mapping[str, Any]) -> str:
+    """Return what was compared."""
+    return (
         f"{facts['system']} on {facts['device']}, {facts['requests']} requests; "
         f"{facts['hits_live']} hits live, {facts['hits_simulated']} simulated; "
         f"{facts['same_plan']} requests ran the same model from the same step in both"
     )
-    rows = [
+
+
+def _rows(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    return [
         (row["what"], number(row["live"]), number(row["simulated"]), percent(row["error"], sign=True))
         for row in facts["rows"]
     ]
-    return f"{head}\n\n{table(('', 'live', 'simulated', 'error'), rows, right=True)}"
 
 
-def _draw(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> bytes:
-    """Return the cumulative latency of both runs as PNG."""
+def _charts(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> list[Chart]:
+    """Return the cumulative latency of both runs."""
     curves = []
     for outcome, name in ((live, "live"), (simulated, "simulated")):
         rows = outcome.requests.to_pandas().query("outcome == 'completed'")
@@ -150,8 +167,6 @@ def _draw(live: Outcome, simulated: Outcome, facts: Mapping[str, Any]) -> bytes:
         curves.append(pd.DataFrame({"series": name, "latency_s": latency, "share": share}))
     x = Field("latency_s", "Latency, arrival to finish (s)")
     y = Field("share", "Share of completed requests", ".0~%", domain=(0.0, 1.0))
-    styles = {"live": SeriesStyle(COLOURS[0], "-", "o"), "simulated": SeriesStyle(COLOURS[1], (0, (5, 1.5)), "s")}
     error = percent(facts["rows"][0]["error"], sign=True)
     title = f"{facts['system']}, {facts['requests']} requests: mean latency {error}"
-    spec = lines(pd.concat(curves), x, y, styles, sparse=False, along="y")
-    return png(picture([Chart(title, spec)], styles))
+    return [Chart(title, lines(pd.concat(curves), x, y, STYLES, sparse=False, along="y"))]

@@ -13,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 
 COMMANDS: dict[str, str] = {
@@ -32,6 +33,7 @@ COMMANDS: dict[str, str] = {
     ),
     "calibrate sglang": "mezzotint.backends.cli:calibrate_sglang",
     "calibrate log": "mezzotint.sim.fit.profile.command:log",
+    "calibrate table": "mezzotint.sim.fit.profile.table:table",
     "calibrate selector": "mezzotint.sim.fit.selector.command:selector",
     "calibrate similarity-map": "mezzotint.sim.fit.similarity_map.command:similarity_map",
     "plan": "mezzotint.sim.plan.command:plan",
@@ -46,6 +48,7 @@ COMMANDS: dict[str, str] = {
     "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
     "reproduce engines": "mezzotint.sim.papers.engines:compare",
     "reproduce hardware": "mezzotint.sim.papers.hardware.study:compare",
+    "reproduce scaling": "mezzotint.sim.papers.scaling:compare",
     "reproduce stages": "mezzotint.sim.papers.stages:compare",
     "reproduce video": "mezzotint.sim.papers.video.study:replay",
 }
@@ -67,8 +70,9 @@ def refuse_words(given: Sequence[str]) -> NoReturn:
     """Raise ConfigError for words that are no command."""
     if after := words_after(given[0]):
         found = given[1] if len(given) > 1 else "nothing"
-        raise ConfigError(f"{given[0]}: found {found}, expected {' or '.join(after)}")
-    raise ConfigError(f"{given[0]}: is no command; `mezzotint --help` lists them")
+        raise ConfigError(f"{given[0]}: found {found}, {suggest(found, after)}")
+    known = dict.fromkeys(words.split()[0] for words in COMMANDS)
+    raise ConfigError(f"{given[0]}: is no command; {suggest(given[0], known, 'mezzotint --help')}")
 
 
 def words_after(first: str) -> list[str]:

@@ -1,11 +1,13 @@
 """The GPUs of a run: the pools of its configuration, the costs of work on each kind, and the role of each GPU."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mezzotint.backends.base import Backend, BackendError
+from mezzotint.backends.scaling import parse
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
@@ -35,12 +37,7 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
     by_name: dict[str, Gpu] = {}
     for number, pool in enumerate(cluster.pools):
         key = f"cluster.pools.{number}.gpu"
-        if isinstance(pool.gpu, str) and pool.gpu not in gpus():
-            raise ConfigError(
-                f"{key}: found {pool.gpu!r}, expected one of {', '.join(sorted(gpus()))}, or a mapping with the "
-                "settings of a kind (mezzotint.sim.core.gpu.Gpu)"
-            )
-        settings = gpus()[pool.gpu]["cluster"]["gpu"] if isinstance(pool.gpu, str) else pool.gpu
+        settings = _settings(pool.gpu, key) if isinstance(pool.gpu, str) else pool.gpu
         gpu: Gpu = build({TARGET: "mezzotint.sim.core.gpu.Gpu", **settings}, key, Gpu)
         if gpu != by_name.setdefault(gpu.name, gpu):
             raise ConfigError(
@@ -50,6 +47,15 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
     return read
 
 
+def _settings(kind: str, key: str) -> dict[str, Any]:
+    """Return the settings of a ``kind`` of conf/data/gpus.yaml, whatever its case. Raises ConfigError for another."""
+    if (row := gpus().get(kind.lower())) is None:
+        hint = suggest(kind, gpus(), "mezzotint list cluster")
+        raise ConfigError(f"{key}: found {kind!r}; {hint} Or give the settings of a kind (mezzotint.sim.core.gpu.Gpu)")
+    settings: dict[str, Any] = row["cluster"]["gpu"]
+    return settings
+
+
 def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) -> list[Kind]:
     """Return the kind of each GPU of ``cluster``, with the backend that ``node`` describes.
 
@@ -57,6 +63,7 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
         ConfigError: several kinds, and the backend cannot be of each, or names one.
     """
     of_pools = pools(cluster)
+    check_assumed(node.get("assume"), {*gpus(), *(pool.gpu.name for pool in of_pools)})
     if isinstance(cluster, ClusterSettings):
         return [Kind(of_pools[0].gpu, build(node, "backend", Backend))] * cluster.count
     if "gpu" not in node:
@@ -69,6 +76,19 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
     names = dict.fromkeys(pool.gpu.name for pool in of_pools)
     backends = {name: build({**node, "gpu": name}, "backend", Backend) for name in names}
     return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in of_pools for _ in range(pool.count)]
+
+
+def check_assumed(assume: str | None, known: Collection[str]) -> None:
+    """Raise ConfigError if ``assume`` cannot be read, or scales to a kind of GPU that is not ``known``."""
+    try:
+        scalings = parse(assume)
+    except BackendError as error:
+        raise ConfigError(str(error)) from None
+    for scaling in scalings:
+        if scaling.gpu not in known:
+            raise ConfigError(
+                f"assume: {scaling}: {scaling.gpu} is no kind of GPU; {suggest(scaling.gpu, sorted(known))}"
+            )
 
 
 def roles(

@@ -75,16 +75,14 @@ def run_calls(
     jobs: int = 1,
     launcher: Launcher = "joblib",
     *,
-    in_order: bool = True,
     options: Mapping[str, Any] | None = None,
     folder: Path = Path(),
 ) -> Generator[T, None, None]:
-    """Run ``calls``, at most ``jobs`` at a time (-1: one for each core), and yield their results.
+    """Run ``calls``, at most ``jobs`` at a time (-1: one for each core), and yield their results in the calls' order.
 
     If a call raises or the iterator is closed, unfinished calls are cancelled.
 
     Args:
-        in_order: yield in the order of the calls, not as they end.
         options: of ``ray.remote``, or parameters of submitit's jobs.
         folder: where submitit keeps its files; a job ends when they are removed.
 
@@ -97,14 +95,13 @@ def run_calls(
         from joblib import Parallel, delayed
 
         workers_end_with_us()
-        order = "generator" if in_order else "generator_unordered"
-        yield from Parallel(n_jobs=jobs, return_as=order)(delayed(call)() for call in calls)
+        yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(call)() for call in calls)
         return
     check_launcher(launcher, "--launcher")
     with lost_workers():
         tasks = _on_ray(options or {}) if launcher == "ray" else _as_jobs(launcher, options or {}, folder)
         with tasks as submit:
-            for value, error in _outcomes(calls, jobs, submit, in_order):
+            for value, error in _outcomes(calls, jobs, submit):
                 if error is not None:
                     raise error
                 yield value
@@ -255,8 +252,8 @@ def _as_jobs(launcher: Launcher, options: Mapping[str, Any], folder: Path) -> It
                     job.cancel(check=False)  # processes of this machine end with the folder
 
 
-def _outcomes(calls: Sequence[Callable[[], Any]], jobs: int, submit: Submit, in_order: bool) -> Iterator[Outcome]:
-    """Submit ``calls`` so that ``jobs`` of them are under way, and yield their outcomes."""
+def _outcomes(calls: Sequence[Callable[[], Any]], jobs: int, submit: Submit) -> Iterator[Outcome]:
+    """Submit ``calls`` so that ``jobs`` of them are under way, and yield their outcomes in order."""
     left, tasks = iter(calls), list[_Task]()
     while True:
         running = sum(not task.done() for task in tasks)
@@ -264,9 +261,7 @@ def _outcomes(calls: Sequence[Callable[[], Any]], jobs: int, submit: Submit, in_
             tasks.append(submit(call))
         if not tasks:
             return
-        task = next((task for task in (tasks[:1] if in_order else tasks) if task.done()), None)
-        if task is None:
-            time.sleep(POLL_S)
+        if tasks[0].done():
+            yield tasks.pop(0).result()
         else:
-            tasks.remove(task)
-            yield task.result()
+            time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""``mezzotint list profiles``: the measured models and GPUs, with their sources."""
+"""``mezzotint list profiles`` and ``list matrix``: which models are known on which GPUs, from whom, in which engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from mezzotint.backends.base import BackendError, size_text
 from mezzotint.backends.profile import Profile, Timing, shipped, within
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.run.config.choices import gpus
 
 
 def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:
@@ -17,12 +18,53 @@ def profiles(folder: Path | None = None) -> list[tuple[str, ...]]:
     Raises:
         ConfigError: a profile cannot be read.
     """
+    rows = (_line(profile) for profile in _read(folder))
+    return [("GPU", "model", "sizes", "batches", "GPUs", "source"), *rows]
+
+
+def matrix(folder: Path | None = None) -> list[tuple[str, ...]]:
+    """Return a row per model and engine: the kinds of GPUs by the basis of their times, and the number without any.
+
+    A kind has the month of its measurement, where it is known. Profiles without steps are left out.
+
+    Args:
+        folder: as in `profiles`.
+
+    Raises:
+        ConfigError: a profile cannot be read.
+    """
+    serving = [profile for profile in _read(folder) if profile.step]
+    on = {model: {of.gpu for of in serving if of.model == model} for model in sorted({of.model for of in serving})}
+    kinds = {*gpus(), *(profile.gpu for profile in serving)}
+    rows = []
+    for model, software in sorted({(profile.model, profile.software or "-") for profile in serving}):
+        of_row = [of for of in serving if (of.model, of.software or "-") == (model, software)]
+        cells = (", ".join(_dated(of) for of in of_row if of.basis in bases) or "-" for _, bases in BASES)
+        rows.append((model, software, *cells, f"{len(kinds) - len(on[model])} of {len(kinds)} kinds"))
+    return [("model", "engine", *(name for name, _ in BASES), "unknown"), *rows]
+
+
+BASES = (
+    ("measured here", ("measured",)),
+    ("published", ("published",)),
+    ("scaled", ("scaled",)),
+    ("assumed", ("assumed", None)),
+)
+"""Columns of `matrix`, and the bases of profiles in each; a profile that does not say is assumed."""
+
+
+def _dated(profile: Profile) -> str:
+    return profile.gpu if profile.date is None else f"{profile.gpu} ({profile.date[:7]})"
+
+
+def _read(folder: Path | None) -> list[Profile]:
+    """Return the shipped profiles and those of ``folder``, which replace them, by GPU and model. Raises ConfigError."""
     try:
         every = [*within(shipped()), *([] if folder is None else within(folder))]
     except BackendError as error:
         raise ConfigError(str(error)) from None
-    found = {(each.gpu, each.model): each for each in every}
-    return [("GPU", "model", "sizes", "batches", "GPUs", "source"), *(_line(found[key]) for key in sorted(found))]
+    by_cell = {(profile.gpu, profile.model): profile for profile in every}
+    return [by_cell[key] for key in sorted(by_cell)]
 
 
 def _line(profile: Profile) -> tuple[str, ...]:

@@ -153,7 +153,8 @@ class SamplingCounter:
         for model in models:
             unlike |= self._unlike(model)[guided + 1, negative.astype(int)]
         wrong = self._one_image()
-        if isinstance(getattr(self.executor, "batching", None), PatchedSteps):
+        batching = getattr(self.executor, "batching", None)
+        if isinstance(getattr(batching, "base", batching), PatchedSteps):  # with add-ons it is the base of the steps
             wrong = "patches of unlike guidance were not measured", "choose batching=same-size"
         if wrong is not None:
             self._left_out("other guidance than the profile's", unlike, *wrong)

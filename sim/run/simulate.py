@@ -57,6 +57,7 @@ from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
+from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.stages import StageScheduler
 from mezzotint.traces.arrivals.base import Arrivals
@@ -96,6 +97,10 @@ class TraceInputs:
             )
         return float(seconds)
 
+    def has_several_images(self) -> bool:
+        """Return True if a row asks for several images."""
+        return bool((self.trace.column("images") > 1).any())
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -129,19 +134,20 @@ class Assembled:
     warmup: int | None
 
 
-def simulate(config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
+def simulate(config: Mapping[str, Any], *, progress: bool = False, trace: Trace | None = None) -> Outcome:
     """Run one simulation.
 
     Args:
         config: the resolved configuration, as conf/config.yaml composes it.
         progress: show a bar if standard error is a terminal.
+        trace: see `assemble`.
 
     Raises:
         ConfigError, TraceError, BackendError: the input cannot be used; one line names the place and the remedy.
         SimulationError: a part broke a law; it is named.
     """
     settings = check(config)
-    return replay(settings, assemble(settings, progress=progress), config, progress=progress)
+    return replay(settings, assemble(settings, progress=progress, trace=trace), config, progress=progress)
 
 
 def simulate_into(
@@ -206,6 +212,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         engine,
         record,
         trace,
+        columns_read(trace, settings, engine),
         seed=engine.seed,
         simulate_s=simulate_s,
         cpu_s=cpu_s,
@@ -256,6 +263,10 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
     models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    if settings.assume is not None and "assume" not in settings.backend:
+        raise ConfigError(
+            f"assume: found {settings.assume}, but this backend looks no times up; choose backend=profiled"
+        )
     gpus = kinds(settings.backend, settings.cluster)
     backends = list(dict(gpus).values())
     arrivals: Arrivals = build(settings.arrivals, "arrivals", Arrivals)
@@ -264,7 +275,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
 
     def embeddings() -> np.ndarray[Any, Any]:
         engine.assume(
-            "similarity of prompts",
+            SIMILARITY,
             f"cosine of {encoder.name}",
             "the encoder's cosine, mapped to the scale that thresholds are on",
         )

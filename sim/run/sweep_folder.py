@@ -10,13 +10,14 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from mezzotint.files.atomic import clear, contents, part
+from mezzotint.files.atomic import atomic_write, clear, contents, part
 from mezzotint.files.document import parse_json
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import FIGURES, REPORT, SUMMARY, check_place
 from mezzotint.sim.run.termination import end_workers
 
-COMMAND, HYDRA_FILE = ".sweep", "multirun.yaml"
+COMMAND, HYDRA_FILE, FAILED = ".sweep", "multirun.yaml", "failed.txt"
+"""``failed.txt`` has a line for each point that failed in the last command."""
 
 
 @contextmanager
@@ -70,6 +71,25 @@ def command_of(folder: Path) -> list[str]:
     return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else []
 
 
+def record_failures(folder: Path, lines: Sequence[str]) -> None:
+    """Write ``lines``, one of each point that failed, into the sweep's folder; without any, remove what was there."""
+    path = folder / FAILED
+    if not lines:
+        path.unlink(missing_ok=True)
+        return
+    with atomic_write(path, ConfigError) as temporary:
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def failures(folder: Path) -> list[str]:
+    """Return the lines of the points of the sweep in ``folder`` that failed; none if it is no sweep's."""
+    try:
+        text = (folder / FAILED).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.splitlines() if is_claimed(folder) else []
+
+
 def _refuse_runs(folder: Path) -> None:
     if any(folder.glob(f"*/{SUMMARY}")):
         raise ConfigError(f"run.dir: {folder} holds the runs of another sweep; remove it or name another folder")
@@ -79,6 +99,6 @@ def _refuse_other(folder: Path) -> None:
     if is_claimed(folder):
         return
     _refuse_runs(folder)
-    found = [name for name in contents(folder) if name not in (HYDRA_FILE, REPORT, FIGURES)]
+    found = [name for name in contents(folder) if name not in (HYDRA_FILE, FAILED, REPORT, FIGURES)]
     if found:
         raise ConfigError(f"run.dir: {folder} holds what is not a sweep's ({found[0]}); name a new folder")

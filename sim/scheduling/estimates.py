@@ -44,7 +44,8 @@ class EstimateTable(Estimates):
     """Seconds of a whole request by its size and parallel degree, from a table.
 
     The steps share them evenly, also where the profile has ``step_shares``: text encoding and decoding are believed to
-    take no time of their own.
+    take no time of their own. A request for several images, with other guidance or input images takes as many times the
+    seconds of the table as its stage really takes those of a usual request.
 
     Args:
         seconds: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> seconds of a request at any parallel degree, or a
@@ -53,8 +54,10 @@ class EstimateTable(Estimates):
 
     seconds: dict[str, Positive | dict[Count, Positive]] | None = None
     _seconds: dict[str, float | dict[int, float]] = field(init=False, default_factory=dict, repr=False)
+    _cost: CostOf = field(init=False, repr=False)
 
     def bind(self, run: Run, cost: CostOf) -> None:
+        self._cost = cost
         self._seconds = dict(self.seconds or {})
         if not self._seconds:
             raise ConfigError(
@@ -77,12 +80,16 @@ class EstimateTable(Estimates):
                 f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose "
                 "estimates=perfect"
             )
+        if request.sampling is not None and stage.component in (WHOLE, DENOISER):
+            steps = request.steps
+            asked = self._cost(request, stage, degree).seconds(0, steps, steps)
+            seconds *= asked / self._cost(request, stage, degree, as_usual=True).seconds(0, steps, steps)
         return steps_alone(stage, seconds / request.steps)
 
 
 @dataclass(slots=True)
 class Learnt(Estimates):
-    """The mean of what was observed so far, by size, parallel degree and batch, and a prior.
+    """The mean of what was observed so far, by size, images, guidance, parallel degree and batch, and a prior.
 
     Each component has its own mean of seconds per step, in which the prior counts as ``prior_steps`` steps.
 
@@ -105,13 +112,19 @@ class Learnt(Estimates):
     def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
         # With the prior, which is counted once: the first sum starts from it.
         before, so_far_s = self._mean(request, stage, degree, batch)
-        key = request.model, size_of(request), stage.component, degree, batch
+        key = _observation(request, stage, degree, batch)
         self._observed[key] = before + steps, so_far_s + seconds
 
     def _mean(self, request: Request, stage: Stage, degree: int, batch: int) -> tuple[float, float]:
         """Return steps and seconds so far, with those of the prior."""
-        key = request.model, size_of(request), stage.component, degree, batch
+        key = _observation(request, stage, degree, batch)
         return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
+
+
+def _observation(request: Request, stage: Stage, degree: int, batch: int) -> tuple[object, ...]:
+    # The mean is one of a step: how many of them the strength leaves is no matter.
+    sampling = None if request.sampling is None else request.sampling._replace(strength=None)
+    return request.model, size_of(request), stage.component, degree, batch, sampling
 
 
 def size_of(request: Request) -> str:

@@ -66,19 +66,13 @@ def test_story_runs_and_prints_what_it_shows(
         run_python(example)
 
     def output(example: Example) -> None:
-        found, shown = (_points_in_order(text.strip()) + "\n" for text in (capsys.readouterr().out, example.parsed))
+        found, shown = (text.strip() + "\n" for text in (capsys.readouterr().out, example.parsed))
         assert OutputChecker().check_output(shown, found, flags), f"{example.path}, {example.line}: {found}"
 
     parsers = [CodeBlockParser("sh", shell), CodeBlockParser("python", python), CodeBlockParser("text", output)]
     for page in STORIES[story]:
         for example in Sybil([*parsers, SkipParser()]).parse(REPOSITORY / page).examples():
             example.evaluate()
-
-
-def _points_in_order(text: str) -> str:
-    """Sort the lines that end with a run's folder: a sweep prints them as its points end."""
-    points = iter(sorted(re.findall(r"^.*-> \S+/\d+$", text, re.MULTILINE), key=lambda line: line.rpartition("-> ")[2]))
-    return re.sub(r"^.*-> \S+/\d+$", lambda _: next(points), text, flags=re.MULTILINE)
 
 
 def _commands() -> Iterator[str]:

@@ -18,7 +18,7 @@ from mezzotint.sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
 from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.run.commands import BY_NEXT_WORD, COMMANDS, function_of
 from mezzotint.sim.run.config.choices import choices, groups
-from mezzotint.traces.sources.headers import PARTS, meaning
+from mezzotint.traces.formats.headers import PARTS, meaning
 from mezzotint.traces.table.columns import SCHEMA
 from tests.conftest import REPOSITORY
 
@@ -32,7 +32,7 @@ RUNS = {
     "feature cache": "system=patchedserve cluster=h100 trace=hybrid trace.requests=20 arrivals.rate_rpm=60",
     "videos": "models=wan2.2 cluster=ascend-910b2 trace.requests=20 slo_by_size={1280x720x80:2x}",
     "tails": "system=tail-gate trace.requests=20",
-    "images": "images=batch trace.requests=20 cluster.count=9",
+    "images": "images=batch trace.requests=20 cluster.count=9 shapes=trace extrapolate=warn",
     "split": "images=requests trace.requests=20 cluster.count=9",
     "stage pools": "system=pools cluster.count=8 trace.requests=20",
     "tridentserve": "system=tridentserve trace.requests=20",
@@ -131,6 +131,7 @@ def test_formats_page_lists_the_keys_of_a_plan(tmp_path: Path) -> None:
     content = json.loads(plan.save(tmp_path / "answer").with_name("plan.json").read_text())
     for each in content["ranked"]:
         each |= {"models": 0, "assumptions": 0}  # as in summary.json
+        assert each["header"]["rests on"].startswith("with times 15.0 % longer")
     del content["not_ranked"]
     assert _differing(_rows("file-formats.md", "## plan.json\n"), set(_flat(content))) == ([], [])
 

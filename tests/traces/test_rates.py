@@ -1,10 +1,13 @@
 """Arrivals at the rates of a file: what is read, and the law of the counts."""
 
+import gzip
+import io
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mezzotint
@@ -33,6 +36,13 @@ def file(tmp_path: Path) -> Path:
         ("Time;Req/min\n1761991200000;0,6\n1761991260000;1,2\n", None, [0, 60, 120], [0.01, 0.02]),
         ("timestamp\tcount\tnode\n100\t30\ta\n160\t90\ta\n", None, [0, 60, 120], [0.5, 1.5]),
         ("0,1\n2,3\n", "h", [0, 2, 4], [1 / 3600, 3 / 3600]),
+        ("1787000000000000000,1\n1787000002000000000,3\n", "h", [0, 2, 4], [1 / 3600, 3 / 3600]),
+        ("date|requests_per_day\n30/11/2026 23:00|86400\n01/12/2026 00:00|0\n", None, [0, 3600, 7200], [1, 0]),
+        ("date,requests\n46000,86400\n46001,0\n", None, [0, 86_400, 172_800], [1, 0]),
+        ('{"t": 0, "rps": 1}\n{"t": 5, "rps": 3}\n', None, [0, 5, 10], [1, 3]),
+        ("[[0, 1], [2, 3]]", "s", [0, 2, 4], [1, 3]),
+        ("[1, 3]", "min", [0, 60, 120], [1 / 60, 3 / 60]),
+        ('{"status": "success", "data": {"result": [{"values": [[9, "1"], [11, "3"]]}]}}', "s", [0, 2, 4], [1, 3]),
     ],
 )
 def test_rates_and_counts_are_read_with_their_units(
@@ -40,9 +50,21 @@ def test_rates_and_counts_are_read_with_their_units(
 ) -> None:
     path = tmp_path / "rates.txt"
     path.write_text(text)
-    edges, rates = read_rates(path, per)
+    edges, rates, _ = read_rates(path, per)
     assert edges == pytest.approx(edges_s)
     assert rates == pytest.approx(rate_hz)
+
+
+@pytest.mark.parametrize("form", ["gzip", "utf-16", "parquet"])
+def test_rates_of_every_kind_of_table_are_the_same(tmp_path: Path, form: str) -> None:
+    text, path = "time;rps;node\n0;0,5;a\n10;1,5;a\n", tmp_path / "rates"
+    if form == "parquet":
+        pd.read_csv(io.StringIO(text), sep=";", decimal=",").to_parquet(path)
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if form == "gzip" else text.encode(form))
+    edges, rates, read_as = read_rates(path)
+    assert (edges.tolist(), rates.tolist()) == ([0, 10, 20], [0.5, 1.5])
+    assert read_as.value.endswith("rps per s, time as seconds of the file's own clock; left out: node")
 
 
 @pytest.mark.parametrize("interpolation", ["constant", "linear"])
@@ -104,15 +126,16 @@ def test_scaled_rates_have_their_mean_and_a_short_trace_is_said(file: Path) -> N
 @pytest.mark.parametrize(
     ("text", "per", "message"),
     [
-        ("4\n5\n", None, "no unit; say it with arrivals.per=s, min or h"),
+        ("4\n5\n", None, "no unit; say it with arrivals.per=s, min, h or d"),
         ("time,rps\n0,1\n1,2\n", "min", "rps is per s, found arrivals.per=min"),
-        ("time,rps\n0,1\n1,x\n", None, "row 3, column rps: found 'x'"),
-        ("time,rps\n0,1\n1,-2\n", None, "row 3, column rps: found '-2'"),
-        ("time,rps\n0,1\n\n0,2\n", None, "row 4, column time: .*after that of the row before"),
-        ("time,rps\n2026-11-01T10:00:00,1\n1:60,2\n", None, "row 3, column time: found '1:60'"),
+        ("time,rps\n0,1\n1,x\n", None, "row 1, column rps: found 'x'"),
+        ("time,rps\n0,1\n1,-2\n", None, "row 1, column rps: found '-2'"),
+        ("time,rps\n0,1\n\n0,2\n", None, "row 1, column time: .*after that of the row before"),
+        ("time,rps\n2026-11-01T10:00:00,1\n1:60,2\n", None, "row 1, column time: found '1:60'"),
         ("time,rps,errors_per_s\n0,1,0\n1,1,0\n", None, "expected times and one column of rates"),
         ("time,rps\n0,0\n1,0\n", None, "no rate above 0 in 2 rows"),
         ("time,rps\n0,1\n", None, "one row"),
+        ('{"status": "success", "data": {"result": []}}', "s", "exactly one series"),
         ("\n", None, "is empty"),
     ],
 )

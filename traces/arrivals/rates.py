@@ -1,54 +1,42 @@
 """Arrivals at a rate over time that is read from a file."""
 
-import re
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+import pyarrow as pa
 from annotated_types import Ge, Le
 
 from mezzotint.settings.assumption import Assumption
 from mezzotint.traces.arrivals.base import MAX_RPM, Rpm, Schedule, Times
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.table.limits import Limits, open_bounded
+from mezzotint.traces.formats.cells import are_dates, as_text, numbers, pointed, refusal
+from mezzotint.traces.formats.clock import PER_SECOND, read_clock
+from mezzotint.traces.formats.headers import COUNTS, UNIT_WORDS, meaning, normalise, rate_unit
+from mezzotint.traces.formats.opening import open_table
+from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.validation import Origin, check_number, excerpt
 
-UNIT_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
-"""Seconds of a unit of `per`."""
+Unit = Literal["s", "min", "h", "d"]
 
-RATE = re.compile(
-    r"(?P<s>(?:.*_)?(?:rps|qps|hz)|.*(?:per_|/)(?:s|secs?|seconds?))"
-    r"|(?P<min>(?:.*_)?rpm|.*(?:per_|/)(?:min|minutes?))|(?P<h>(?:.*_)?rph|.*(?:per_|/)(?:h|hours?))"
-)
-"""Name of a column of rates, whose end is its unit: rate_rpm, requests_per_second, req/s."""
+HEADLESS = ("time", "value")
+"""Columns of a file without names of columns; one of numbers alone has the latter."""
 
-COUNT = re.compile(r"(?:num_|n_)?(?:counts?|requests?|invocations?|arrivals|calls|hits|queries)")
-"""Name of a column of requests per interval."""
-
-TIME_S = {
-    re.compile(r"(?:.*_)?(?:d|days?)"): 86_400.0,
-    re.compile(r"(?:.*_)?(?:h|hours?)"): 3600.0,
-    re.compile(r"(?:.*_)?(?:min|minutes?)"): 60.0,
-    re.compile(r"(?:.*_)?(?:s|secs?|seconds?)"): 1.0,
-    re.compile(r"(?:.*_)?(?:ms|milliseconds?)"): 1e-3,
-    re.compile(r"t|ts|time|timestamp|datetime|date|start|interval|bucket"): None,
-}
-"""Name of a column of times: seconds of its unit, None if the cells say it."""
-
-EPOCH_UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
-"""A number of at least the first counts from 1970 in units of the second, seconds; 1e11 s are 3,000 years."""
+BUCKETS = ("interval", "bucket", "window", "period")
+"""Names of a column of times, besides those of arrivals and of units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Arrivals at the rates of a file; they end with the file, or with the trace's last request.
 
-    The file is delimited text, plain or gzipped. It has one number a line, or a column of times (seconds, another unit
-    by the column's name, epochs or ISO 8601) and a column of rates or counts. A row holds from its time to that of the
-    next, and the last row as long as the row before. The first time is the start of the run.
+    The file is a table as `mezzotint trace import table` opens it, or Prometheus' answer to a range query. It has one
+    number a row, or a column of times (as arrivals are written, or of the unit in the column's name) and a column of
+    rates or counts; names of columns may be absent. A row holds from its time to that of the next, and the last row as
+    long as the row before. The first time is the start of the run.
 
     Args:
         path: the file.
@@ -67,7 +55,7 @@ class Rates:
     """
 
     path: str | Path
-    per: Literal["s", "min", "h"] | None = None
+    per: Unit | None = None
     interpolation: Literal["constant", "linear"] = "constant"
     dispersion: Annotated[float, Ge(0), Le(1e6)] = 1.0
     rate_rpm: Rpm | None = None
@@ -79,7 +67,7 @@ class Rates:
             )
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
-        edges_s, rate_hz = read_rates(Path(self.path).expanduser(), self.per)
+        edges_s, rate_hz, read_as = read_rates(Path(self.path).expanduser(), self.per)
         after_hz = np.append(rate_hz[1:], rate_hz[-1]) if self.interpolation == "linear" else rate_hz
         lengths_s = np.diff(edges_s)
         mean_rpm = float((rate_hz + after_hz) @ lengths_s) / 2 / edges_s[-1] * 60.0
@@ -100,7 +88,9 @@ class Rates:
         speed = rate_hz[piece] + np.sqrt(np.maximum(rate_hz[piece] ** 2 + 2 * slope * within, 0.0))
         after_s = np.divide(2 * within, speed, out=np.zeros_like(speed), where=speed > 0)
         times_s = np.maximum.accumulate(edges_s[piece] + np.minimum(after_s, lengths_s[piece]))
-        return Schedule(times_s, rows=len(times_s), assumptions=tuple(self._assumptions(times_s, own_clock_s, edges_s)))
+        return Schedule(
+            times_s, rows=len(times_s), assumptions=(*self._assumptions(times_s, own_clock_s, edges_s), read_as)
+        )
 
     def _counts(self, expected: Times, so_far: Times, rows: int, rng: np.random.Generator) -> Times:
         """Return the expected number of requests before each arrival, ascending: the time change of the process."""
@@ -129,55 +119,60 @@ class Rates:
         return stated
 
 
-def read_rates(path: Path, per: Literal["s", "min", "h"] | None = None) -> tuple[Times, Times]:
-    """Return the edges of the intervals, (m + 1,) seconds from 0, and the rate in each, (m,) requests per second.
+def read_rates(path: Path, per: Unit | None = None) -> tuple[Times, Times, Assumption]:
+    """Return the edges of the intervals, (m + 1,) seconds from 0, the rate in each, (m,) per second, and what was read.
 
     Raises TraceError naming the file, and the row and column where there is one.
     """
-    with open_bounded(path, Limits()) as stream:
-        lines = pd.Series(stream.read().decode(errors="replace").splitlines(), dtype=str).str.strip()
-    lines = lines[lines != ""]
-    if lines.empty:
-        raise TraceError(f"{path}: is empty, expected a rate or a count on each line; name another file")
-    delimiter = next((mark for mark in ",;\t" if mark in lines.iloc[0]), "\0")
-    cells = lines.str.split(delimiter, expand=True).apply(lambda column: column.str.strip(' "'))
-    header = cells.iloc[0].fillna("").str.lower().str.replace(r"[^\w/]+", "_", regex=True).str.strip("_").tolist()
-    has_header = pd.isna(pd.to_numeric(cells.iloc[0], errors="coerce")).iloc[-1]
-    names = header if has_header else ["time", "value"][-cells.shape[1] :]
-    cells = cells.iloc[1:] if has_header else cells
-    if delimiter == ";":
-        cells = cells.apply(lambda column: column.str.replace(",", "."))
+    table, kind = open_table(path, Limits(), headless=HEADLESS)
+    if {"status", "data"} <= set(table.column_names):
+        table, kind = _of_prometheus(path, table.column("data")[0].as_py()), "Prometheus"
+    names = table.column_names
     time, value = _columns(path, names)
-    rows = np.asarray(cells.index, np.int64) + 1
-    origin = Origin(str(path), {"time": "" if time is None else names[time], "value": names[value]}, rows)
-    unit_s = _unit_s(origin.where, names[value], per, time is None)
-    values = pd.to_numeric(cells[value], errors="coerce").to_numpy(np.float64)
+    cells = {name: as_text(table.column(name)) for name in names}
+    origin = Origin(str(path), {"value": value, "arrival_s": time or ""})
+    per = _unit(str(path), value, per, time is None)
+    if cells[value] is None or not table.num_rows:
+        raise TraceError(f"{path}: column {excerpt(value)}: found no numbers, expected one or more; name another file")
+    values = numbers(pointed(cells[value], origin, "value"), origin, "value").to_numpy()
     _refuse(origin, "value", cells[value], ~(values >= 0) | np.isinf(values), "a number, 0 or more")
+    written = ""
     if time is None:
-        edges_s: Times = np.asarray((unit_s or 1.0) * np.arange(len(values) + 1), np.float64)  # a unit is needed here
+        edges_s: Times = np.arange(len(values) + 1) / PER_SECOND[per or "s"]  # a unit is needed here
     else:
-        starts_s = _times(origin, names[time], cells[time])
-        late = np.diff(starts_s, prepend=-np.inf) > 0
-        _refuse(origin, "time", cells[time], ~late, "a time after that of the row before")
-        if len(starts_s) < 2:
-            raise TraceError(f"{path}: found one row, expected two or more: an interval ends at the next row")
+        starts_s, written = _times(time, cells[time], origin)
         edges_s = np.append(starts_s, 2 * starts_s[-1] - starts_s[-2])
     if not values.any():
         raise TraceError(f"{path}: found no rate above 0 in {len(values)} rows, expected at least one")
-    rate_hz: Times = values / (unit_s or np.diff(edges_s))
-    return edges_s, rate_hz
+    rate_hz: Times = values * PER_SECOND[per] if per else values / np.diff(edges_s)
+    left_out = [name for name in names if name not in (time, value)]
+    read_as = f"{kind}; {value} " + (f"per {per}" if per else "per interval") + written
+    read_as += f"; left out: {', '.join(left_out)}" if left_out else ""
+    return edges_s, rate_hz, Assumption("columns of the arrival rates", excerpt(read_as, 500), f"read from {path.name}")
 
 
-def _columns(path: Path, names: list[str]) -> tuple[int | None, int]:
-    """Return the positions of the times, None if there are none, and of the rates or counts."""
+def _of_prometheus(path: Path, data: str | None) -> pa.Table:
+    """Return the one series of Prometheus' answer to a range query as times and values."""
+    try:
+        series = [one["values"] for one in json.loads(data or "")["result"]]
+        columns = zip(*series[0], strict=True) if len(series) == 1 else ()
+        return pa.table({name: [str(x) for x in column] for name, column in zip(HEADLESS, columns, strict=True)})
+    except (ValueError, KeyError, TypeError):
+        raise TraceError(
+            f"{path}: found Prometheus' answer without exactly one series of values, expected one; ask for a range and"
+            " one series, as in sum(rate(requests_total[1m]))"
+        ) from None
+
+
+def _columns(path: Path, names: list[str]) -> tuple[str | None, str]:
+    """Return the names of the columns of times, None if there are none, and of rates or counts."""
     if len(names) == 1:
-        return None, 0
-    times = [at for at, name in enumerate(names) if any(pattern.fullmatch(name) for pattern in TIME_S)]
-    if len(names) == 2 and names[0] != names[1]:
-        time = times[0] if len(times) == 1 else 0
-        return time, 1 - time
-    values = [at for at, name in enumerate(names) if RATE.fullmatch(name) or COUNT.fullmatch(name)]
-    values = [at for at in values if at not in times[:1]]
+        return None, names[0]
+    times = [name for name in names if _is_time(name)]
+    if len(names) == 2:
+        time = times[0] if len(times) == 1 else names[0]
+        return time, names[1 - names.index(time)]
+    values = [name for name in names if name not in times[:1] and (rate_unit(name) or normalise(name) in COUNTS)]
     if not times or len(values) != 1:
         raise TraceError(
             f"{path}: found the columns {excerpt(', '.join(names))}, expected times and one column of rates or counts;"
@@ -186,38 +181,45 @@ def _columns(path: Path, names: list[str]) -> tuple[int | None, int]:
     return times[0], values[0]
 
 
-def _unit_s(where: str, name: str, per: str | None, needs_unit: bool) -> float | None:
-    """Return the seconds that a rate refers to; None if the column has requests per interval."""
-    match = RATE.fullmatch(name)
-    named = match.lastgroup if match else None
+def _time_unit(name: str) -> str | None:
+    """Return the unit at the end of a column's name, or None."""
+    return UNIT_WORDS.get(normalise(name).rpartition("_")[2])
+
+
+def _is_time(name: str) -> bool:
+    means = meaning(name)
+    is_named = normalise(name) in BUCKETS or (means is not None and means.name == "arrival_s")
+    return not rate_unit(name) and (is_named or _time_unit(name) is not None)
+
+
+def _unit(where: str, name: str, per: Unit | None, needs_unit: bool) -> Unit | None:
+    """Return the unit of time that a rate refers to; None if the column has requests per interval."""
+    named = rate_unit(name)
     if per and named and per != named:
         raise TraceError(f"{where}: column {name} is per {named}, found arrivals.per={per}; leave per out")
     unit = per or named
-    if unit is None and (needs_unit or not COUNT.fullmatch(name)):
+    if unit is None and (needs_unit or normalise(name) not in COUNTS):
         raise TraceError(
-            f"{where}: column {excerpt(name)} has no unit; say it with arrivals.per=s, min or h, or in the column's"
+            f"{where}: column {excerpt(name)} has no unit; say it with arrivals.per=s, min, h or d, or in the column's"
             " name (requests_per_second, or count for requests per interval)"
         )
-    return UNIT_S[unit] if unit else None
+    return unit  # type: ignore[return-value]
 
 
-def _times(origin: Origin, name: str, cells: "pd.Series[Any]") -> Times:
-    """Return the times of the rows, (m,) seconds after the first."""
-    numbers = pd.to_numeric(cells, errors="coerce")
-    if numbers.notna().iloc[0]:
-        unit_s = next((seconds for pattern, seconds in TIME_S.items() if pattern.fullmatch(name)), None)
-        if unit_s is None:
-            unit_s = next((seconds for smallest, seconds in EPOCH_UNITS if abs(numbers.iloc[0]) >= smallest), 1.0)
-        _refuse(origin, "time", cells, ~np.isfinite(numbers.to_numpy(np.float64)), "a number, as in the first row")
-        return np.asarray((numbers - numbers.iloc[0]) * unit_s, np.float64)
-    stamps = pd.to_datetime(cells, utc=True, format="ISO8601", errors="coerce")
-    _refuse(origin, "time", cells, stamps.isna().to_numpy(), "a number or a time such as 2026-11-01 10:00:00")
-    return np.asarray((stamps - stamps.iloc[0]).dt.total_seconds(), np.float64)
+def _times(name: str, cells: pa.ChunkedArray | None, origin: Origin) -> tuple[Times, str]:
+    """Return the times of the rows, (m,) seconds after the first, and how they are written."""
+    if cells is None or len(cells) < 2:
+        raise TraceError(f"{origin.where}: found one row, expected two or more: an interval ends at the next row")
+    cells = cells if are_dates(cells) else pointed(cells, origin, "arrival_s")
+    clock = read_clock(cells, origin, unit=_time_unit(name), has_date="date" in normalise(name))
+    late = np.diff(clock.seconds, prepend=-np.inf) > 0
+    _refuse(origin, "arrival_s", cells, ~late, "a time after that of the row before")
+    written = "".join(f", {part}" for part in (f"{name} as {clock.written}", *clock.remarks))
+    return clock.seconds - clock.seconds[0], written
 
 
-def _refuse(origin: Origin, column: str, cells: "pd.Series[Any]", bad: npt.NDArray[np.bool_], expected: str) -> None:
-    """Raise TraceError for the first of the ``bad`` cells, by file, line and column."""
+def _refuse(origin: Origin, column: str, cells: pa.ChunkedArray, bad: npt.NDArray[np.bool_], expected: str) -> None:
+    """Raise TraceError for the first of the ``bad`` cells, by file, row and column."""
     if bad.any():
         at = int(bad.argmax())
-        found = excerpt(repr(cells.iloc[at]), 60)
-        raise TraceError(f"{origin.cell(at, column)}: found {found}, expected {expected}; correct the row")
+        raise refusal(origin, at, column, repr(cells[at].as_py()), expected)

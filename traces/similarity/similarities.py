@@ -147,8 +147,8 @@ class TextToImage:
             Assumption(
                 "text-to-image similarity",
                 f"{model}, {drawn}",
-                "modelled, there being no images; mean from MoDM Table 2 (CLIPScore 28.55), spread and "
-                "unrelated are settings",
+                "modelled from the prompts, and no image is compared; mean from MoDM Table 2 (CLIPScore 28.55), spread "
+                "and unrelated are settings",
             ),
             *self._similarity_map.assumptions(),
         ]

@@ -99,10 +99,13 @@ class PiecewiseLinear:
                 self.source,
             )
         ]
-        for what, numbers in (("residuals of that scale", self.fitted), ("the same on another trace", self.shown)):
+        for what, numbers in (
+            ("residuals of that scale, ours - paper", self.fitted),
+            ("the same on another trace, ours - paper", self.shown),
+        ):
             if numbers:
                 residuals = {one.target: round(one.ours - one.paper, 6) for one in numbers}
-                assumptions.append(Assumption(f"{what}, ours - paper", residuals, "the targets that it was fitted on"))
+                assumptions.append(Assumption(what, residuals, "the targets that it was fitted on"))
         return assumptions
 
 

@@ -13,10 +13,11 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import PER_SECOND
+from mezzotint.traces.formats.headers import UNIT_WORDS
+from mezzotint.traces.formats.jsontext import elements
+from mezzotint.traces.formats.records import check_records
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.clock import PER_SECOND
-from mezzotint.traces.sources.formats.jsontext import elements
-from mezzotint.traces.sources.formats.records import check_records
 from mezzotint.traces.sources.interpret import SAID, SIZE
 from mezzotint.traces.sources.reader import Columns, make_reading, with_row_numbers
 from mezzotint.traces.table.columns import SCHEMA
@@ -142,7 +143,7 @@ def _aiperf_latency(record: Mapping[str, Any], where: str) -> float:
     if latency is None:
         return float((record["metadata"]["request_end_ns"] - record["metadata"]["request_start_ns"]) / 1e9)
     try:
-        return float(latency["value"]) / PER_SECOND[latency["unit"]]
+        return float(latency["value"]) / PER_SECOND[UNIT_WORDS[latency["unit"]]]
     except (TypeError, KeyError, ValueError):
         raise TraceError(
             f"{where}, column request_latency: found {excerpt(repr(latency), 60)}, expected a value with a unit among"

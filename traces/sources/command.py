@@ -16,6 +16,7 @@ from typer.models import ParameterInfo
 
 import mezzotint.traces.sources
 from mezzotint.files.atomic import check_ours, check_target
+from mezzotint.settings.suggest import suggest
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources import Streamed, logged
 from mezzotint.traces.sources.interpret import SAID
@@ -57,9 +58,7 @@ def import_from(word: str | None) -> Callable[..., None]:
     if word not in known and "." in word:
         return _command(_class(word))
     if word not in known:
-        raise TraceError(
-            f"trace import: found {word!r}, expected one of {', '.join(known)}, or module.Class of your own"
-        )
+        raise TraceError(f"trace import: found {word!r}; {suggest(word, known)}, or give module.Class of your own")
     return _command(known[word])
 
 

@@ -1,12 +1,15 @@
 """A trace on disk, or a table of requests."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from mezzotint.settings.ranges import Count
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import DateOrder
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.trace import Trace, read
@@ -22,22 +25,42 @@ class File:
     Args:
         path: the file; a leading ~ is the home folder.
         requests: number of first rows to take; None, or more than there are, is all.
+        map: of a table, a column of a trace -> the file's name of that column, or nothing for none.
+        leave_out: of a table, columns that are not wanted.
+        units: of a table, the unit of a column of times: ns, us, ms, s, min, h or d.
+        dates: of a table, what comes first in dates such as 3/11/2026, if no row tells.
     """
 
     path: str | Path
     requests: Count | None = None
+    map: Mapping[str, str] = field(default_factory=dict)
+    leave_out: Sequence[str] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    dates: DateOrder | None = None
 
     def load(self, rng: np.random.Generator) -> Trace:
         """Read and verify the file; nothing is random.
 
-        Raises TraceError as `mezzotint.traces.table.trace.read`, or as `Table` for a table.
+        Raises TraceError as `mezzotint.traces.table.trace.read`, or as `Table` for a table, or if columns are mapped
+        in a trace.
         """
         check_ranges(str(self.path), self)
         path = Path(self.path).expanduser()
         if is_trace(path):
+            if self.map or self.leave_out or self.units or self.dates:
+                raise TraceError(
+                    f"{path}: is a trace, whose columns are known; leave out trace.map, leave_out, units and dates"
+                )
             trace = read(path)
         else:
-            trace = Table(path=path).load(rng)
+            columns = {name: column or "" for name, column in self.map.items()}
+            trace = Table(
+                path=path,
+                columns=columns,
+                leave_out=list(self.leave_out),
+                units=dict(self.units),
+                dates=self.dates,
+            ).load(rng)
             _say_once(path, trace.digest, tuple(trace.notes[SAID]))
         return trace if self.requests is None else trace.head(self.requests)
 

@@ -9,9 +9,9 @@ import typer
 
 from mezzotint.extras import remedy
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import ClockName
+from mezzotint.traces.formats.columnar import plain_text
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.clock import ClockName
-from mezzotint.traces.sources.formats.columnar import plain_text
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.ingest import Reading
@@ -34,7 +34,7 @@ class HuggingFace(Streamed):
         columns: a column of a trace (or size, fps, video_s) = the data set's name of that column, or nothing for none;
             may be repeated.
         leave_out: a column that is not wanted, so that it is not asked about; may be repeated.
-        units: the unit of a column of times: ns, us, ms, s, min or h; may be repeated.
+        units: the unit of a column of times: ns, us, ms, s, min, h or d; may be repeated.
         arrival: how arrivals are written, as for `table`.
 
     Raises TraceError if `datasets` is missing or cannot load the data set.

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.cells import integers, numbers, refusal
-from mezzotint.traces.sources.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
-from mezzotint.traces.sources.headers import (
+from mezzotint.traces.formats.cells import are_dates, as_text, integers, name_of, numbers, pointed, refusal
+from mezzotint.traces.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
+from mezzotint.traces.formats.headers import (
     NAMES,
+    NULLS,
     PARTS,
     RATES_REMEDY,
+    SIZES,
     TIMES,
     UNIT_WORDS,
     Meaning,
     guess_meaning,
+    is_failure,
     meaning,
     normalise,
     not_requests,
@@ -49,6 +53,9 @@ SQUARE = (64, 16_384)
 """Numbers that may be the side of a square image, in pixels."""
 
 SIZE = re.compile(r"\s*(\d{1,9})\s*(?:px)?\s*[xX×*]\s*(\d{1,9})\s*(?:px)?\s*")
+
+SIDES = re.compile(r'[\[{]\s*(?:"width":\s*)?(\d{1,9})\s*,\s*(?:"height":\s*)?(\d{1,9})\s*[\]}]')
+"""A size as a list or an object of JSON."""
 
 MODELS_OWN = ("auto", "default")
 """Sizes that leave the choice to the model."""
@@ -87,13 +94,17 @@ class Interpretation:
         self.cells = {
             name: cells
             for name, column in zip(self.header, table.columns, strict=True)
-            if (cells := self._text(name, column)) is not None
+            if (cells := as_text(column)) is not None
         }
+        for name, kind in zip(self.header, table.schema.types, strict=True):
+            if name not in self.cells:
+                self.left_out[name] = f"holds {kind}, no single values"
 
     def reading(self) -> Reading:
         """Interpret the columns, and return the reading."""
         self._assign()
         self._ask()
+        self._empty()
         origin = Origin(self.where, self.names, self.numbers)
         columns = self._columns(origin)
         clock = self._clock(origin)
@@ -105,6 +116,7 @@ class Interpretation:
         for name in self.header:
             if name not in self.left_out and name not in self.names.values():
                 self.left_out[name] = self._unused(name)
+        self._warn_of_failures()
         notes = {"file": Path(self.where).name, "columns": dict(self.names)}
         notes |= {"columns_left_out": self.left_out} if self.left_out else {}
         notes |= {"arrival_s": ORDER_ONLY} if clock is None else {"arrival_written": clock.written}
@@ -119,26 +131,6 @@ class Interpretation:
         settle = own_clock if relative else since_earliest
         return make_reading(self.source, f"table of requests, {Path(self.where).name}", batches(), notes, settle)
 
-    def _text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-        """Return the cells of a column as text, (n,), "" as null; None for a kind that holds no requests' settings."""
-        kind = column.type
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            column = pa.chunked_array(
-                [pa.array([None if x is None else json.dumps(x, default=str) for x in column.to_pylist()], pa.string())]
-            )
-        elif pa.types.is_nested(kind) or pa.types.is_binary(kind):
-            self.left_out[name] = f"holds {kind}, no single values"
-            return None
-        elif not pa.types.is_string(kind):
-            if pa.types.is_floating(kind):
-                column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-            try:
-                column = column.cast(pa.string())
-            except (pa.ArrowException, pa.ArrowNotImplementedError):
-                self.left_out[name] = f"holds {kind}, no single values"
-                return None
-        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-
     def _assign(self) -> None:
         """Find the meaning of each column: as mapped, else by its usual name."""
         self._check_choices()
@@ -152,12 +144,13 @@ class Interpretation:
             elif means is not None:
                 self.meanings[column] = means
                 candidates.setdefault(means.name, []).append(column)
+        self._join_times(candidates.get("arrival_s", []))
         lengths = [
             column
             for column in candidates.get("latency_s", [])
             if normalise(column).startswith("duration") and column not in self.source.columns.values()
         ]
-        if "fps" in candidates and not candidates.keys() & {"video_s", "frames"} and lengths:
+        if lengths and "fps" in candidates and "video_s" not in candidates and self._is_length(lengths[0], candidates):
             # beside frames per second, the duration is the video's
             column = lengths[0]
             self.meanings[column] = Meaning("video_s", self.meanings[column].unit)
@@ -182,6 +175,50 @@ class Interpretation:
                 f" trace; map some, as in --map prompt=COLUMN{OF_COMMAND}"
                 + ("" if len(self.header) > 1 else ", or name the character between them with --delimiter")
             )
+
+    def _is_length(self, column: str, candidates: dict[str, list[str]]) -> bool:
+        """Return True if a duration is that of a video: no frames are there, or they last as long."""
+        if "frames" not in candidates:
+            return True
+        names = (column, candidates["frames"][0], candidates["fps"][0])
+        length, frames, fps = (pd.to_numeric(pd.Series(self.cells[name].to_pylist()), "coerce") for name in names)
+        length /= scale(self.meanings[column].unit)
+        return bool(((frames / fps - length).abs() <= 0.1 * length).all())
+
+    def _join_times(self, columns: list[str]) -> None:
+        """Put a column of dates before one of times of day, as in a table with both."""
+        cells = {column: next((cell for cell in self.cells[column].to_pylist() if cell), "") for column in columns}
+        days = [column for column, cell in cells.items() if are_dates(self.cells[column]) and ":" not in cell]
+        clocks = [column for column, cell in cells.items() if re.fullmatch(r"\s*\d{1,2}:\d{2}.*", cell)]
+        if len(days) == len(clocks) == 1:
+            day, clock = days[0], clocks[0]
+            self.cells[clock] = pc.binary_join_element_wise(self.cells[day], self.cells[clock], " ")
+            self.left_out[day] = f"the days of {clock}, which has the times of day"
+            del self.meanings[day]
+            columns.remove(day)
+
+    def _empty(self) -> None:
+        """Make words for no value null, in columns of numbers and lists."""
+        for name, column in self.names.items():
+            if name not in PARTS and pa.types.is_string(SCHEMA.field(name).type):
+                continue
+            cells = self.cells[column]
+            lower = pc.utf8_lower(pc.utf8_trim_whitespace(cells))
+            bad = pc.is_in(lower, pa.array(sorted(NULLS))).fill_null(False)
+            if count := pc.sum(bad).as_py():
+                words = ", ".join(sorted(set(cells.filter(bad).to_pylist())))
+                self.remarks.append(f"{column}: {excerpt(words, 60)} in {count:,} rows stands for no value")
+                self.cells[column] = pc.if_else(bad, pa.scalar(None, pa.string()), cells)
+
+    def _warn_of_failures(self) -> None:
+        """Remark on requests that failed by a column of outcomes, which is not read here."""
+        for column in self.left_out.keys() & self.cells.keys():
+            failed = sum(is_failure(column, cell) for cell in self.cells[column].to_pylist())
+            if failed and column not in self.source.leave_out:
+                self.remarks.append(
+                    f"{column}: {failed:,} of {self.rows:,} requests failed by their {column}, and are kept with their"
+                    " times; `mezzotint trace import gateway` leaves out those refused, and the latencies of the others"
+                )
 
     def _check_choices(self) -> None:
         """Raise TraceError for a choice of the user that names no meaning or no column, or a column twice."""
@@ -240,9 +277,9 @@ class Interpretation:
         others = [name for name in self.cells if name not in self.names.values() and name not in self.left_out]
         if found is None and "arrival_s" in self.names and not REQUEST_LIKE & self.names.keys():
             others += [self.names["images"]] if "images" in self.names else []
-            if len(others) == 1 and self._is_regular() and _are_numbers(self.cells[others[0]]):
+            if others and self._is_regular() and all(_are_numbers(self.cells[other]) for other in others):
                 found = (
-                    f"a number ({others[0]}) at equal intervals, expected a row a request;"
+                    f"numbers ({excerpt(', '.join(others), 60)}) at equal intervals, expected a row a request;"
                     f" {RATES_REMEDY}; if the rows are requests, say --leave-out {_quoted(others[0])}"
                 )
         if found is not None:
@@ -294,21 +331,24 @@ class Interpretation:
 
     def _converted(self, name: str, column: str, cells: pa.ChunkedArray, origin: Origin) -> Any:
         kind = SCHEMA.field(name).type
+        if name == "base_model":
+            texts = [_named(cell) for cell in cells.to_pylist()]
+            return pa.chunked_array([pa.array(texts, pa.string())])
         if pa.types.is_string(kind):
             return cells
         if pa.types.is_list(kind):
             return pa.array([_listed(cell, self.source.list_separator) for cell in cells.to_pylist()], kind)
         if name == "input_images" and not _are_numbers(cells):
             self.remarks.append(f"{column} names input images, which are counted")
-            return pa.array([None if x is None else len(_listed(x, ";") or []) for x in cells.to_pylist()], kind)
+            return pa.array([None if x is None else _count(x) for x in cells.to_pylist()], kind)
         if name == "seed":
             random = pc.equal(pc.utf8_trim_whitespace(cells), "-1").fill_null(False)
             if count := pc.sum(random).as_py():
                 self.remarks.append(f"{column}: -1 in {count:,} rows stands for a random seed, and is null")
                 cells = pc.if_else(random, pa.scalar(None, pa.string()), cells)
         if pa.types.is_integer(kind):
-            return integers(_pointed(cells, origin, name), origin, name)
-        values = numbers(_pointed(cells, origin, name), origin, name)
+            return integers(pointed(cells, origin, name), origin, name)
+        values = numbers(pointed(cells, origin, name), origin, name)
         return self._in_seconds(name, column, values) if name in TIMES else values
 
     def _in_seconds(self, name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -335,6 +375,9 @@ class Interpretation:
             index = pc.index(distinct.indices, pa.scalar(sides.index(NO_SIZE), pa.int32())).as_py()
             expected = f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {_quoted(column)} goes without)"
             raise refusal(origin, index, "size", repr(self.cells[column][index].as_py()), expected)
+        if names := sorted({text.strip() for text in distinct.dictionary.to_pylist()} & SIZES.keys()):
+            shown = ", ".join(f"{name} as {'x'.join(map(str, SIZES[name]))}" for name in names)
+            self.remarks.append(f"{column}: {shown}, as fal names sizes")
         made = {}
         for position, name in enumerate(("width", "height")):
             pixels = pa.array([None if side is None else side[position] for side in sides], pa.int64())
@@ -357,7 +400,8 @@ class Interpretation:
         A video model makes 4 k + 1 frames: the product is rounded down to a multiple of 4, and one is added.
         """
         seconds, fps = self.names.get("video_s"), self.names.get("fps")
-        if "frames" in columns or seconds is None:
+        missing = "frames" in columns and columns["frames"].null_count > 0 and fps is not None
+        if seconds is None or ("frames" in columns and not missing):
             for name in ("video_s", "fps"):
                 if name in self.names:
                     reason = "frames are there" if "frames" in columns else "without seconds of a video"
@@ -371,13 +415,14 @@ class Interpretation:
             )
         where = Origin(self.where, {"video_s": seconds, "fps": fps}, origin.rows)
         length, rate = (
-            numbers(_pointed(self.cells[column], where, name), where, name)
+            numbers(pointed(self.cells[column], where, name), where, name)
             for name, column in (("video_s", seconds), ("fps", fps))
         )
         length = pc.divide(length, scale(self.meanings[seconds].unit))
         # rounded first, so that 0.1 s at 30 frames a second are 3 frames and not 2.9999999999999996
         product = pc.round(pc.multiply(length, rate), 6)
-        columns["frames"] = pc.add(pc.multiply(pc.floor(pc.divide(product, 4.0)), 4.0), 1.0)
+        made = pc.add(pc.multiply(pc.floor(pc.divide(product, 4.0)), 4.0), 1.0)
+        columns["frames"] = pc.coalesce(columns["frames"].cast(pa.float64()), made) if missing else made
 
     def _clock(self, origin: Origin) -> Clock | None:
         """Return the arrivals, None without a column of them; another clock of the table is compared."""
@@ -404,8 +449,8 @@ class Interpretation:
 
     def _read_clock(self, column: str, origin: Origin, name: ClockName) -> Clock:
         cells = self.cells[column]
-        if not _are_dates(cells):
-            cells = _pointed(cells, origin, "arrival_s")
+        if not are_dates(cells):
+            cells = pointed(cells, origin, "arrival_s")
         unit = self.meanings[column].unit
         has_date = "date" in normalise(column)
         return read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
@@ -446,10 +491,27 @@ def _sides(text: str) -> tuple[int, int] | None:
     """Return width and height, None if the model chooses them, `NO_SIZE` for a text that is no size."""
     if text.strip().lower() in MODELS_OWN:
         return None
-    if match := SIZE.fullmatch(text):
+    if match := SIZE.fullmatch(text) or SIDES.fullmatch(text):
         return int(match[1]), int(match[2])
+    if text.strip().lower() in SIZES:
+        return SIZES[text.strip().lower()][0], SIZES[text.strip().lower()][1]
     is_side = re.fullmatch(r"\s*\d{1,9}\s*", text) and SQUARE[0] <= int(text) <= SQUARE[1]
     return (int(text), int(text)) if is_side else NO_SIZE
+
+
+def _count(cell: str) -> int:
+    """Return the number of images that a cell names; of a yes or no, 1 or 0."""
+    said = {"true": 1, "yes": 1, "false": 0, "no": 0}.get(cell.strip().lower())
+    return len(_listed(cell, ";") or []) if said is None else said
+
+
+def _named(cell: str | None) -> str | None:
+    """Return the name of a model, which may be a JSON object with a name."""
+    try:
+        item = json.loads(cell) if cell and cell.startswith("{") else cell
+    except ValueError:
+        item = cell
+    return name_of(item) or cell
 
 
 def _map(name: str, column: str) -> str:
@@ -468,17 +530,12 @@ def _are_numbers(cells: pa.ChunkedArray) -> bool:
     return bool(pc.all(good.fill_null(True)).as_py()) and cells.null_count < len(cells)
 
 
-def _are_dates(cells: pa.ChunkedArray) -> bool:
-    first = next((cell for cell in cells.to_pylist() if cell is not None), "")
-    return ":" in first or len(re.findall(r"[-/.]", first)) > 1
-
-
 def _suits(cells: pa.ChunkedArray, name: str) -> bool:
     """Return True if cells may be what the column's name looks like: text, numbers, or times."""
     if cells.null_count == len(cells):
         return False
     if name == "arrival_s":
-        return _are_numbers(cells) or _are_dates(cells)
+        return _are_numbers(cells) or are_dates(cells)
     if name in PARTS:
         return name == "size" or _are_numbers(cells)
     kind = SCHEMA.field(name).type
@@ -497,21 +554,3 @@ def _listed(cell: str | None, separator: str) -> list[str] | None:
         except ValueError:
             pass
     return [part.strip() for part in cell.split(separator) if part.strip()]
-
-
-def _pointed(cells: pa.ChunkedArray, origin: Origin, name: str) -> pa.ChunkedArray:
-    """Return numbers with a decimal comma as numbers with a point; other cells stay.
-
-    Raises TraceError if each comma may as well stand between thousands.
-    """
-    commas = pc.match_substring_regex(cells, r"^\s*[+-]?\d+,\d+\s*$").fill_null(False)
-    if not pc.any(commas).as_py():
-        return cells
-    decimal = pc.match_substring_regex(cells, r"^\s*[+-]?(0\d*|\d{4,}),\d+\s*$|,(\d{1,2}|\d{4,})\s*$")
-    if not pc.any(decimal.fill_null(False)).as_py():
-        index = pc.index(commas, pa.scalar(True)).as_py()
-        raise refusal(
-            origin, index, name, repr(cells[index].as_py()),
-            "a number whose comma is clearly decimal or between thousands; write it with a point or without",
-        )  # fmt: skip
-    return pc.replace_substring_regex(cells, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")

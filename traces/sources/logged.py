@@ -20,11 +20,11 @@ import typer
 import yaml
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.cells import name_of, refusal
+from mezzotint.traces.formats.clock import PER_SECOND, read_clock
+from mezzotint.traces.formats.headers import NAMES, PARTS, UNIT_WORDS, WELL, meaning, normalise
+from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.cells import refusal
-from mezzotint.traces.sources.formats.clock import PER_SECOND, read_clock
-from mezzotint.traces.sources.formats.logs import READERS
-from mezzotint.traces.sources.headers import NAMES, PARTS, UNIT_WORDS, meaning, normalise
 from mezzotint.traces.sources.interpret import SAID, SIZE
 from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.columns import SCHEMA
@@ -49,10 +49,10 @@ LONG = 2000
 SHOWN = 30
 """Fields, or reasons, that are named; the rest is counted."""
 
-WELL = re.compile(
-    r"2\d\d|3\d\d|true|ok|done|success\w*|succeeded|complete[d]?|finished|queued|in_progress|processing", re.I
-)
-REFUSED = re.compile(r"4(?!08|99)\d\d")
+PART = re.compile(r"partial|delta|chunk|progress|heartbeat")
+"""Types of events that are parts of one answer."""
+
+REFUSED = re.compile(r"4(?!08|99)\d\d( .*)?")
 """Statuses of requests that a server refused before any work; 408 and 499 are of clients that gave up waiting."""
 
 
@@ -146,7 +146,8 @@ class _Gathered:
     def add(self, row: int, record: Mapping[str, Any]) -> None:
         """Take a record, unless it is no request that reached a GPU, as far as its fields say."""
         chosen, extras = self._chosen(record)
-        why = self._unwanted(chosen)
+        event = next((str(extras[name]) for name in ("type", "event") if name in extras), "")
+        why = "parts of an answer in a stream" if PART.search(event) else self._unwanted(chosen)
         if why is not None:
             self.skipped[why if why in self.skipped or len(self.skipped) < SHOWN else "other endpoints"] += 1
             return
@@ -176,7 +177,7 @@ class _Gathered:
             place = self._place(path)
             if place is None:
                 parent, _, leaf = path.rpartition(".")
-                if parent in self.form.extras and len(json.dumps(value, default=str)) <= LONG:
+                if self._is_kept(parent) and len(json.dumps(value, default=str)) <= LONG:
                     extras[leaf], self.kept[path] = value, self.kept[path] + 1
                 else:
                     self.left_out[path] += 1
@@ -205,9 +206,10 @@ class _Gathered:
             if path in fields and name not in mapped:
                 return name, fields.index(path)
         parent, _, leaf = path.rpartition(".")
-        if parent not in self.form.usual:
+        depth = self._depth(parent)
+        if depth is None:
             return None
-        rank, plain = 1000 * (1 + self.form.usual.index(parent)), normalise(leaf)
+        rank, plain = 1000 * (1 + depth), normalise(leaf)
         for name, names in self.form.also.items():
             if plain in names and name not in mapped:
                 return name, rank + names.index(plain)
@@ -217,6 +219,17 @@ class _Gathered:
         usual = NAMES[by_name.name]
         base = plain if plain in usual else plain.rpartition("_")[0]
         return by_name.name, rank + 100 + (usual.index(base) if base in usual else 0)
+
+    def _is_kept(self, parent: str) -> bool:
+        return all(part in self.form.extras for part in parent.split("."))
+
+    def _depth(self, parent: str) -> int | None:
+        """Return the place of a field among those with usual members, of which nested ones come last; None if none."""
+        usual = self.form.usual
+        if parent in usual:
+            return usual.index(parent)
+        parts = parent.split(".")
+        return len(usual) + len(parts) if all(part in usual for part in parts) else None
 
     def _unwanted(self, chosen: Mapping[str, tuple[int, str, Any]]) -> str | None:
         """Return why a record is skipped, None if it is not."""
@@ -247,7 +260,7 @@ class _Gathered:
         if name == "input_images" and not _is_number(value):
             return str(len(value) if isinstance(value, list) else int(bool(value)))
         if name in ("controlnets", "loras") and isinstance(value, list):
-            names = [_name(item) for item in value]
+            names = [name_of(item) for item in value]
             return json.dumps([text for text in names if text is not None])
         if name == "prompt" and isinstance(value, list) and len(value) == 1:
             value = value[0]
@@ -452,14 +465,6 @@ def _of_chat(messages: Any) -> tuple[str | None, int]:
     return None, 0
 
 
-def _name(item: Any) -> str | None:
-    """Return the name of an add-on, a text or an object with a name."""
-    if isinstance(item, dict):
-        keys = ("name", "lora_name", "model", "path", "lora_path", "id")
-        item = next((item[key] for key in keys if isinstance(item.get(key), str)), None)
-    return None if item is None else str(item)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or (
         isinstance(value, str) and re.fullmatch(r"\s*\d+(\.0*)?\s*", value) is not None
@@ -484,7 +489,7 @@ def _source(name: str, form: Form) -> type[Streamed]:
     texts = {
         "path": form.path,
         "columns": "a column of a trace = the log's field, fields inside others with a point between; may be repeated.",
-        "units": "the unit of a field of times or durations: ns, us, ms, s, min or h; may be repeated.",
+        "units": "the unit of a field of times or durations: ns, us, ms, s, min, h or d; may be repeated.",
         "drop_failed": "leave out requests that failed.",
         "keep_refused": "keep requests that were refused before any work (status 4xx).",
         **form.options,

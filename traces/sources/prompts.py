@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.cells import refusal
+from mezzotint.traces.formats.jsontext import elements
+from mezzotint.traces.formats.lines import lines
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.cells import refusal
-from mezzotint.traces.sources.formats.jsontext import elements
-from mezzotint.traces.sources.formats.lines import lines
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.reader import make_reading, untimed_batch, with_row_numbers
 from mezzotint.traces.table.columns import SCHEMA

@@ -19,12 +19,12 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from mezzotint.settings.ranges import Amount, Count
+from mezzotint.traces.formats.columnar import from_hub, read_parquet
+from mezzotint.traces.formats.delimited import Dialect, read_delimited
+from mezzotint.traces.formats.jsontext import elements, members
+from mezzotint.traces.formats.records import Name, check_records
+from mezzotint.traces.formats.requests import requests
 from mezzotint.traces.sources import Streamed, published_rows
-from mezzotint.traces.sources.formats.columnar import from_hub, read_parquet
-from mezzotint.traces.sources.formats.delimited import Dialect, read_delimited
-from mezzotint.traces.sources.formats.jsontext import elements, members
-from mezzotint.traces.sources.formats.records import Name, check_records
-from mezzotint.traces.sources.formats.requests import requests
 from mezzotint.traces.sources.published_rows import CLOCKS, Log
 from mezzotint.traces.sources.reader import Rows, with_row_numbers
 from mezzotint.traces.table.ingest import ORDER_ONLY, Reading

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.cells import Timestamps, integers, numbers, refusal
+from mezzotint.traces.formats.cells import Timestamps, integers, numbers, refusal
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.reader import Columns, Rows, untimed_batch
 from mezzotint.traces.table.columns import SCHEMA

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats.cells import integers, numbers
+from mezzotint.traces.formats.cells import integers, numbers
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Batch, Reading, order_times, own_clock
 from mezzotint.traces.table.validation import Origin, excerpt

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import typer
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import PER_SECOND, ClockName, DateOrder
+from mezzotint.traces.formats.opening import open_table
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.formats.clock import PER_SECOND, ClockName, DateOrder
 from mezzotint.traces.sources.interpret import SAID, Interpretation
-from mezzotint.traces.sources.opening import open_table
 from mezzotint.traces.table.ingest import Reading, store
 from mezzotint.traces.table.limits import PARQUET, Limits, regular_file
 from mezzotint.traces.table.trace import METADATA_KEY, read
@@ -45,7 +45,7 @@ class Table(Streamed):
         columns: a column of a trace (or size, fps, video_s) = the file's name of that column, or nothing for none; may
             be repeated.
         leave_out: a column that is not wanted, so that it is not asked about; may be repeated.
-        units: the unit of a column of times: ns, us, ms, s, min or h; may be repeated.
+        units: the unit of a column of times: ns, us, ms, s, min, h or d; may be repeated.
         delimiter: one character between cells; guessed if not given. A tab may be written as backslash and t.
         quote: the character around cells that contain the delimiter.
         no_quotes: treat quotes as plain characters, whatever the quote is.

@@ -19,13 +19,12 @@ class Optimum(Eviction):
     """Evict the item whose next possible use lies furthest in the future (Belady's MIN, for similarity caches).
 
     A possible use of (prompt, K) is a later request of the same cache key that is similar enough to the prompt to skip
-    K steps or more.
+    K steps or more, and arrives before the artifact expires.
 
     Among policies that store every miss it has the most hits if requests do not overlap, each matches at most one
     artifact, and one K (or final images) is stored. Otherwise the optimum is NP-hard, and this is a greedy rule. It
-    assumes that a request could use every artifact that is similar enough, that no larger K of the same prompt serves
-    it instead, and that no artifact expires. So it prefers small K: it is a yardstick for hit rate, not for compute
-    saving, and no bound.
+    assumes that a request could use every artifact that is similar enough, and that no larger K of the same prompt
+    serves it instead. So it prefers small K: it is a yardstick for hit rate, not for compute saving, and no bound.
 
     Among equals the oldest entry goes first, of an entry the smallest K. The policy needs every row's neighbours, as
     ``search=cached`` finds and keeps them.
@@ -34,27 +33,36 @@ class Optimum(Eviction):
         max_neighbours: known neighbours of a row, the most similar ones (mezzotint.traces.similarity.search).
 
     Raises:
-        ConfigError: if the selector has no lowest similarity.
+        ConfigError: the selector has no lowest similarity, or artifacts expire in a closed loop, whose arrival times
+            nobody knows beforehand.
     """
 
     max_neighbours: Count = 256
     _run: Run = field(init=False, repr=False)
     _codes: NDArray[np.int64] = field(init=False, repr=False)
     _uses: "PossibleUses" = field(init=False, repr=False)
+    _lifetime_s: float = field(init=False, default=np.inf, repr=False)
     _row_of: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
+    _expires_s: dict[Item, float] = field(init=False, default_factory=dict, repr=False)
     _next: dict[Item, int] = field(init=False, default_factory=dict, repr=False)
     _due: dict[int, list[Item]] = field(init=False, default_factory=dict, repr=False)
     _heap: list[tuple[int, Item]] = field(init=False, default_factory=list, repr=False)
     _planned_until: int = field(init=False, default=0)
 
-    def restrict(self, codes: NDArray[np.int64]) -> None:
-        self._codes = codes
+    def restrict(self, codes: NDArray[np.int64], lifetime_s: float | None = None) -> None:
+        self._codes, self._lifetime_s = codes, np.inf if lifetime_s is None else lifetime_s
 
     def bind(self, run: Run, similarity: SimilaritySource, selector: Selector) -> None:
         if selector.floor == -np.inf:
             raise ConfigError(
                 "eviction: the offline optimum needs the lowest similarity at which a request can use an artifact, and "
                 "this selector has none (floor = -inf); choose another eviction"
+            )
+        if self._lifetime_s < np.inf and len(run.workload.schedule.times) < run.workload.rows:
+            raise ConfigError(
+                f"eviction: found the offline optimum beside cache.lifetime_s={self._lifetime_s:g} in a closed loop, "
+                "and which requests come before an artifact expires is not known beforehand; add "
+                "cache.lifetime_s=null, or choose another eviction or an open arrivals="
             )
         self._run = run
         rows = run.workload.preload + run.workload.rows
@@ -74,6 +82,7 @@ class Optimum(Eviction):
     def added(self, entry: int, ks: tuple[int, ...], row: int) -> None:
         for item in items_of(entry, ks):
             self._row_of[item] = row
+            self._expires_s[item] = self._run.clock._now + self._lifetime_s
             self._plan(item, self._run.workload.preload + self._run.arrived)
 
     def victims(self, count: int) -> list[Item]:
@@ -87,7 +96,7 @@ class Optimum(Eviction):
             next_use, item = heappop(self._heap)
             # Else it was planned again since: one entry of the heap for each plan, and only the last counts.
             if self._next.get(item) == -next_use:
-                del self._next[item], self._row_of[item]
+                del self._next[item], self._row_of[item], self._expires_s[item]
                 return item
 
     def _replan_past(self) -> None:
@@ -105,11 +114,21 @@ class Optimum(Eviction):
 
     def _plan(self, item: Item, now: int) -> None:
         next_use = self._uses.next(self._row_of[item], item & K_MASK, now)
+        # Uses come in the order of arrival: if the artifact has expired by the next, it has by all.
+        if next_use < self._uses.n and self._arrival_s(next_use) >= self._expires_s[item]:
+            next_use = self._uses.n
         self._next[item] = next_use
         if next_use < self._uses.n:
             self._due.setdefault(next_use, []).append(item)
         # The furthest next use first; of equal ones the smallest item, which is the oldest entry and its smallest K.
         heappush(self._heap, (-next_use, item))
+
+    def _arrival_s(self, row: int) -> float:
+        """Return when ``row`` arrives; before all time if artifacts do not expire, and it may be unknown."""
+        if self._lifetime_s == np.inf:
+            return -np.inf
+        workload = self._run.workload
+        return float(workload.schedule.times[row - workload.preload])
 
 
 @dataclass(frozen=True, slots=True)

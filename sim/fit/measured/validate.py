@@ -30,8 +30,10 @@ from mezzotint.sim.fit.measured.replay import (
     with_handling,
 )
 from mezzotint.sim.fit.measured.statistics import SHARES, closed_loop, spread, statistics
+from mezzotint.sim.metrics.header import header
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import Chart, Field, Limit, lines, picture, png, points
+from mezzotint.sim.report.validation_page import Table, validation_page
 from mezzotint.sim.run.simulate import write
 from mezzotint.traces.table.trace import Trace
 from mezzotint.traces.table.trace import write as write_trace
@@ -57,14 +59,14 @@ def validate_measured(
         results: what `open_result` returns for each of ``files``. The first is compared, the others are repetitions of
             the same run and give its spread.
         what: what is fitted to the first result.
-        folder: receives ``simulated/`` (a run folder), the measured requests, and validation.{md,json,png}.
+        folder: receives ``simulated/`` (a run folder), the measured requests, and validation.{html,md,json,png}.
 
     Raises:
         ConfigError: the fit needs requests and the result has aggregates alone, or the files cannot be written. Errors
             of ``simulate`` pass through.
     """
     first, *others = results
-    page, data, figure = (folder / f"validation.{ending}" for ending in ("md", "json", "png"))
+    page, data, figure, html = (folder / f"validation.{ending}" for ending in ("md", "json", "png", "html"))
     output_folder(folder, ConfigError)
     band: Mapping[str, Sequence[float]] | None
     check_ours(page, ConfigError, "a page of validate --measured", TITLE.encode())
@@ -81,13 +83,16 @@ def validate_measured(
     repeats = [_statistics(other) for other in others]
     facts = _facts(first, files, replay, truth, band, repeats) | {"fit": what, "fitted": fitted}
     facts["needed"] = _needed(config, replay, truth, is_scaled=what == "scale")
-    text = _text(facts)
-    with atomic_files([page, data, figure], ConfigError) as (markdown, plain, image):
+    text, charts = _text(facts), _charts(replay, truth)
+    about = (("work", header(replay.outcome.summary, config).work), ("real server", _compared(facts)))
+    sent = validation_page(facts, charts, STYLES, _tables(facts), about, _remarks(facts))
+    with atomic_files([page, data, figure, html], ConfigError) as (markdown, plain, image, shown_page):
         markdown.write_text(text, encoding="utf-8")
         plain.write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        image.write_bytes(png(picture(_charts(replay, truth), STYLES)))
+        image.write_bytes(png(picture(charts, STYLES)))
+        shown_page.write_text(sent, encoding="utf-8")
     shown = text.partition("\n\n![")[0].partition("\n\n")[2] + text.partition(".png)")[2].rstrip()
-    return "\n".join([shown, "", str(page), str(data), str(figure)])
+    return "\n".join([shown, "", *map(str, (html, page, data, figure))])
 
 
 def _replay_aggregates(
@@ -205,7 +210,28 @@ def _needed(
 
 
 def _text(facts: Mapping[str, Any]) -> str:
-    """Return the page."""
+    """Return the page in Markdown."""
+    (_, head, rows), (_, needed_head, needed) = _tables(facts)
+    return render(
+        "mezzotint.sim.fit.measured",
+        "page.md.jinja",
+        compared=_compared(facts),
+        head=head,
+        rows=rows,
+        remarks=_remarks(facts),
+        needed_head=needed_head,
+        needed=needed,
+    )
+
+
+def _compared(facts: Mapping[str, Any]) -> str:
+    """Return what was compared in a sentence or two."""
+    against = f"{facts['system']} on {facts['gpus']}, against {facts['file']} ({facts['client']})"
+    return f"{against}: {facts['requests']} requests compared. {_fitted(facts)}"
+
+
+def _tables(facts: Mapping[str, Any]) -> tuple[Table, Table]:
+    """Return the table of errors, and that of the changes that would bring the mean to the measured one."""
     rows = []
     for row in facts["rows"]:
         unit = " [1/min]" if row["what"] == "throughput" else " [s]"
@@ -215,20 +241,13 @@ def _text(facts: Mapping[str, Any]) -> str:
         rows.append((f"{row['what']}{unit}", *values))
     spread_of = {"repetition": "measured again", "seeds": "simulated, by seed"}.get(facts["spread"], "repetition")
     names = [row["what"] for row in facts["rows"]]
-    return render(
-        "mezzotint.sim.fit.measured",
-        "page.md.jinja",
-        facts=facts,
-        fitted=_fitted(facts),
-        head=("", "measured", spread_of, "simulated", "error", "in the spread"),
-        rows=rows,
-        remarks=_remarks(facts),
-        needed_head=("", "needed", *(f"{name} then" for name in names)),
-        needed=[
-            (one["change"], number(one["value"]), *(percent(one["errors"].get(name), sign=True) for name in names))
-            for one in facts["needed"]
-        ],
-    )
+    needed = [
+        (one["change"], number(one["value"]), *(percent(one["errors"].get(name), sign=True) for name in names))
+        for one in facts["needed"]
+    ]
+    head = ("", "measured", spread_of, "simulated", "error", "in the spread")
+    needed_head = ("", "needed", *(f"{name} then" for name in names))
+    return ("Errors", head, rows), ("What would have to be true", needed_head, needed)
 
 
 def _fitted(facts: Mapping[str, Any]) -> str:

@@ -1,12 +1,14 @@
 """llm-d's routing benchmark: three H100 with a queue each behind a router, replayed with nothing fitted."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import StringConstraints
+from pydantic import AfterValidator, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from mezzotint.settings.ranges import Positive, Seconds
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.hardware.mlperf import SERVICE_TIME_CHANGES, base_config, run_config
 from mezzotint.sim.papers.rows import measured
@@ -35,14 +37,22 @@ zetxqx/llm-d, guides/diffusion-serving.
 
 @dataclass(frozen=True, slots=True)
 class RoutedRun:
-    """One run of a vLLM-Omni mix (A, B or C) through a router of conf/router, with a queue at each GPU."""
+    """One run through a router of conf/router, with a queue at each GPU.
 
-    workload: Annotated[str, StringConstraints(to_upper=True)]
+    Attributes:
+        workload: a mix of vLLM-Omni (A, B or C), or the path of a trace with sizes and steps.
+        models, gpu, gpus: what serves it; llm-d's choice by default.
+    """
+
+    workload: Annotated[str, AfterValidator(lambda name: name.upper() if len(name) == 1 else name)]
     rate_per_s: Positive
     routing: str
     mean_s: Seconds | None = None
     p95_s: Seconds | None = None
     p99_s: Seconds | None = None
+    models: str = "qwen-image-vllm-omni"
+    gpu: str = "h100"
+    gpus: PositiveInt = 3
 
 
 def replay_routing(row: RoutedRun, draws: int, *, with_sensitivity: bool = True) -> dict[str, Any]:
@@ -56,7 +66,7 @@ def replay_routing(row: RoutedRun, draws: int, *, with_sensitivity: bool = True)
     Raises:
         ConfigError: the mix or the router is unknown, or the profile lacks a size.
     """
-    config, logged = _config(row), measured(row, MEASURED)
+    config, logged = routed_config(row), measured(row, MEASURED)
 
     def replay(draws: int, factor: float = 1.0) -> Any:
         """Return the seconds by draw and MEASURED; percentiles are interpolated as by the benchmark's client."""
@@ -90,16 +100,21 @@ def outside(measured_s: float | None, low_s: float, high_s: float) -> float | No
     return min(max(measured_s, low_s), high_s) / measured_s - 1 if measured_s else None
 
 
-def _config(row: RoutedRun) -> dict[str, Any]:
+def routed_config(row: RoutedRun) -> dict[str, Any]:
+    """Return the configuration that replays ``row``. Raises ConfigError: its trace, router or cluster is unknown."""
     mix = f"vllm-omni-{row.workload.lower()}"
-    for group, name in (("trace", mix), ("router", row.routing)):
+    trace = ("trace=file", f"trace.path='{row.workload}'") if Path(row.workload).is_file() else (f"trace={mix}",)
+    chosen = [("router", row.routing), ("models", row.models), ("cluster", row.gpu)]
+    for group, name in chosen if len(trace) > 1 else [("trace", mix), *chosen]:
         names = [choice.name for choice in choices(group)]
         if name not in names:
-            raise ConfigError(f"{group}: found {name!r} among the measured runs, expected one of {', '.join(names)}")
+            raise ConfigError(
+                f"{group}: found {name!r} among the measured runs; {suggest(name, names, f'mezzotint list {group}')}"
+            )
     config = base_config((
-        *(f"trace={mix}", "shapes=trace", "arrivals=expovariate", f"arrivals.rate_rpm={60 * row.rate_per_s!r}"),
-        *("scheduler=per-worker", f"router={row.routing}", "cluster=h100", "cluster.count=3"),
-        *("models=qwen-image-vllm-omni", "slo=[]", "sample_s=1e6", "quality=alpha"),
+        *(*trace, "shapes=trace", "arrivals=expovariate", f"arrivals.rate_rpm={60 * row.rate_per_s!r}"),
+        *("scheduler=per-worker", f"router={row.routing}", f"cluster={row.gpu}", f"cluster.count={row.gpus}"),
+        *(f"models={row.models}", "slo=[]", "sample_s=1e6", "quality=alpha"),
     ))  # fmt: skip
     ties = {"ties": "random"} if "ties" in config["router"] else {}
     return config | {"router": config["router"] | ties}

@@ -1,7 +1,7 @@
 """MLPerf's server submissions, replayed: arrivals and server, with the seconds per image as the only unknown."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -102,6 +102,33 @@ class Submission:
     def measured(self) -> dict[str, float]:
         """Seconds by MEASURES, as far as the log has them."""
         return measured(self, MEASURES)
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineRun:
+    """The rate of one system in MLPerf Inference's SDXL offline scenario, all GPUs together, as in conf/data."""
+
+    round: str
+    accelerator: str
+    gpus: Count
+    images_per_s: Rate
+
+
+def image_s_by_round(rows: Iterable[OfflineRun]) -> dict[str, dict[str, float]]:
+    """Return the seconds of an image on one GPU by accelerator and round: the median over the systems of a round."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        rounds = seconds.setdefault(physical(row.accelerator), {})
+        rounds.setdefault(row.round, []).append(row.gpus / row.images_per_s)
+    return {
+        accelerator: {name: float(np.median(rounds[name])) for name in sorted(rounds)}
+        for accelerator, rounds in sorted(seconds.items())
+    }
+
+
+def physical(accelerator: str) -> str:
+    """Return the accelerator that a virtual machine has."""
+    return accelerator.removeprefix("Virtualized ")
 
 
 class Replay:
@@ -263,6 +290,15 @@ def replay_submission(row: Submission, *, with_sensitivity: bool = True) -> tupl
         "unfitted": unfitted,
     }
     return facts, latencies_s
+
+
+def replay_at(row: Submission, ratio: float) -> dict[str, Any]:
+    """Predict a submission with ``ratio`` times its offline seconds per image, as `Replay.predict` does.
+
+    Raises ConfigError: the row cannot be replayed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return Replay(row, Path(folder)).predict(ratio, with_sensitivity=False)[0]
 
 
 def summary(latencies_s: Floats) -> dict[str, float]:

@@ -15,13 +15,17 @@ from tqdm import tqdm
 from mezzotint.figures.page import DASH, percent
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels
 from mezzotint.sim.papers.hardware import llmd
-from mezzotint.sim.papers.hardware.llmd import RoutedRun, replay_routing
+from mezzotint.sim.papers.hardware.llmd import RoutedRun, replay_routing, routed_config
 from mezzotint.sim.papers.hardware.mlperf import (
     QUANTILES,
     SCORED,
     SERVICE_TIME_CHANGES,
     Floats,
+    OfflineRun,
     Submission,
+    image_s_by_round,
+    physical,
+    replay_at,
     replay_submission,
 )
 from mezzotint.sim.papers.rows import read_rows
@@ -40,9 +44,10 @@ from mezzotint.sim.papers.study import (
     read_committed,
     report_lost,
 )
-from mezzotint.sim.run.pool import run_calls
+from mezzotint.sim.run.pool import Launcher, run_calls
 
 SUBMISSIONS, ROUTED = DATA / "mlperf-sdxl-server.csv", DATA / "llmd-routing.csv"
+OFFLINE = DATA / "mlperf-sdxl-offline.csv"
 
 COMPARED = ("p50", "p90", "p99")
 """Measures of a submission that --check compares, within REL_TOL."""
@@ -72,7 +77,10 @@ OF_USER = "of your own, a CSV as in conf/data, instead of all packaged ones"
 
 def compare(
     runs: Annotated[Path | None, typer.Option(metavar="FILE", help=f"MLPerf SDXL server runs {OF_USER}")] = None,
-    routing: Annotated[Path | None, typer.Option(metavar="FILE", help=f"runs of vLLM-Omni's mixes {OF_USER}")] = None,
+    routing: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"runs of a mix or a trace {OF_USER}"),
+    ] = None,
     quick: Quick = False,
     check: Check = False,
     jobs: Jobs = 1,
@@ -90,12 +98,19 @@ def compare(
         runs, routing = SUBMISSIONS, ROUTED
     submissions = read_rows(runs, Submission)[:: PART if quick else 1] if runs is not None else []
     routed = read_rows(routing, RoutedRun) if routing is not None else []
+    for row in routed:
+        routed_config(row)  # an unknown mix or router is refused before hours of other work
     calls: list[Callable[[], Any]]
     calls = [partial(replay_submission, row, with_sensitivity=not check) for row in submissions]
     calls += [partial(replay_routing, row, llmd.DRAWS, with_sensitivity=not check) for row in routed]
     done = list(tqdm(run_calls(calls, jobs, launcher), total=len(calls), unit="run", desc=STUDY.name, disable=None))
+    predict_by_kind(submissions, [run for run, _ in done[: len(submissions)]], jobs, launcher)
     form = f"every {PART}th submission" if quick else "in full"
     facts = facts_of(form, done[: len(submissions)], done[len(submissions) :])
+    if is_packaged:
+        facts["rounds"] = image_s_by_round(read_rows(OFFLINE, OfflineRun))
+    else:
+        facts |= {"of_user": {"runs": str(runs), "routing": str(routing)}, "note": "runs of the user's own"}
     print(tally(facts))
     if not check:
         STUDY.write(facts, output, f"{STUDY.name}-quick" if quick else "")
@@ -107,6 +122,35 @@ def compare(
     elif quick:
         before = {name: row for name, row in before.items() if name in now}
     return report_lost(before, now)
+
+
+def predict_by_kind(
+    rows: Sequence[Submission], runs: Sequence[dict[str, Any]], jobs: int = 1, launcher: Launcher = "joblib"
+) -> None:
+    """Add to each run the prediction ``by_kind``, from its offline rate and the other runs of its kind of GPU alone.
+
+    Their median ratio of the server's seconds per image to the offline ones stands for its own, so that nothing is
+    fitted on the run. None without another run of the kind, or without an offline rate.
+    """
+    ratios: dict[int, float] = {}
+    for index, run in enumerate(runs):
+        others = [_ratio(other) for other in _of_kind(run["accelerator"], runs) if other is not run]
+        if run["unfitted"] is not None and others:
+            ratios[index] = float(np.median(others))
+    calls = [partial(replay_at, rows[index], ratio) for index, ratio in ratios.items()]
+    predicted: dict[int, Results] = dict(zip(ratios, run_calls(calls, jobs, launcher), strict=True))
+    for index, run in enumerate(runs):
+        run["by_kind"] = predicted.get(index)
+
+
+def _of_kind(accelerator: str, runs: Sequence[Results]) -> list[Results]:
+    """Return the runs with an offline rate on a kind of GPU."""
+    return [run for run in runs if run["unfitted"] and physical(run["accelerator"]) == physical(accelerator)]
+
+
+def _ratio(run: Results) -> float:
+    """Return the seconds per image of the server run, fitted, over those of the offline run."""
+    return float(run["fitted"]["image_s"] / run["unfitted"]["image_s"])
 
 
 def facts_of(form: str, submissions: Sequence[tuple[Results, Floats]], routed: Sequence[Results]) -> dict[str, Any]:
@@ -136,8 +180,8 @@ def facts_of(form: str, submissions: Sequence[tuple[Results, Floats]], routed: S
 def _errors(runs: Sequence[Results], measure: str) -> dict[str, float | None]:
     """Return quantiles of the absolute errors of the submissions that report the measure."""
     absolute = {}
-    for which in ("fitted", "unfitted"):
-        errors = [run[which]["error"][measure] for run in runs if run[which] is not None]
+    for which in ("fitted", "unfitted", "by_kind"):
+        errors = [run[which]["error"][measure] for run in runs if run.get(which) is not None]
         absolute[which] = [abs(error) for error in errors if error is not None]
 
     def quantile(which: str, share: float) -> float | None:
@@ -148,6 +192,7 @@ def _errors(runs: Sequence[Results], measure: str) -> dict[str, float | None]:
         "p90": quantile("fitted", 0.9),
         "runs": len(absolute["fitted"]),
         "unfitted_median": quantile("unfitted", 0.5),
+        "by_kind_median": quantile("by_kind", 0.5),
     }
 
 
@@ -200,6 +245,29 @@ def _in_bands(runs: Sequence[Results]) -> str:
     return line + (f"; without random routing at most {percent(max(planned), 2)} outside" if planned else "")
 
 
+def kinds(runs: Sequence[Results]) -> list[dict[str, Any]]:
+    """Describe the submissions by accelerator, the largest ratio first.
+
+    Returns:
+        Rows of ``accelerator``, number of ``runs``, median ``ratio`` of the seconds per image (server, fitted, over
+        offline), and median absolute errors of p99. ``error`` is with nothing fitted, ``by_kind_error`` with the ratio
+        of the kind's other runs.
+    """
+    accelerators = dict.fromkeys(physical(run["accelerator"]) for run in runs if run["unfitted"] is not None)
+    of_kinds = {accelerator: _of_kind(accelerator, runs) for accelerator in accelerators}
+    rows = [
+        {
+            "accelerator": accelerator,
+            "runs": len(found),
+            "ratio": float(np.median(list(map(_ratio, found)))),
+            "error": _errors(found, "p99")["unfitted_median"],
+            "by_kind_error": _errors(found, "p99")["by_kind_median"],
+        }
+        for accelerator, found in of_kinds.items()
+    ]
+    return sorted(rows, key=lambda row: -row["ratio"])
+
+
 def spread(predicted_s: float, changes: Iterable[str], changed_s: Iterable[float], share: int) -> str:
     """Return the range of a prediction if the service time changes by up to ``share`` per cent.
 
@@ -226,6 +294,8 @@ def values(facts: Results) -> Results:
         "above": [run["name"] for run in runs if run["load"] > 1],
         "planned": len(planned),
         "others": [run for run in planned if run["planned_gpus"] != run["gpus"]],
+        "kinds": kinds(runs),
+        "rounds": {name: rounds for name, rounds in facts.get("rounds", {}).items() if len(rounds) > 1},
         "in_bands": _in_bands(facts["routed"]),
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.runs import Point, Runs, sweep, with_hits
 from mezzotint.sim.papers.scorecard.columns import ColumnTrace, Layer
@@ -167,11 +168,9 @@ def load_study(system: str | None, *, quick: bool) -> Study:
     content = load_content(DATA / "scorecard.yaml")
     if system is not None:
         if system not in targets:
-            studies = ", ".join(words.partition(" ")[2] for words in COMMANDS if words.startswith("reproduce "))
-            raise ConfigError(
-                f"reproduce: found the system {system!r}, expected one of {', '.join(targets)}, or, as the first word "
-                f"after reproduce, another study: {studies}"
-            )
+            studies = [words.partition(" ")[2] for words in COMMANDS if words.startswith("reproduce ")]
+            hint = suggest(system, [*targets, *studies], "mezzotint reproduce --help")
+            raise ConfigError(f"reproduce: found the system {system!r}; {hint}")
         targets = {system: targets[system]}
     if not quick:
         return Study(targets, content.rows, {}, "in full", "nirvana" in targets, content.hits)

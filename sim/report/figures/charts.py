@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.colors import to_hex
 
 from mezzotint.figures.page import number
-from mezzotint.figures.palette import GREY
+from mezzotint.figures.palette import EDGE, GREY
 from mezzotint.sim.core.slo import OWN
 from mezzotint.sim.report import beliefs as estimates
 from mezzotint.sim.report.compare import (
@@ -206,8 +206,8 @@ def _step_colours(keys: Sequence[str]) -> dict[str, str]:
     """Return colours, dark to light for few to many steps skipped, greys for hits without a K and for misses."""
     numbered = [key for key in keys if key not in ("miss", "unknown")]
     scale, last = mpl.colormaps["viridis"], max(1, len(numbered) - 1)
-    colours = {key: to_hex(scale(0.12 + 0.8 * index / last)) for index, key in enumerate(numbered)}
-    colours |= {"unknown": GREY, "miss": "#dedede"}
+    colours = {key: to_hex(scale(0.12 + 0.46 * index / last)) for index, key in enumerate(numbered)}
+    colours |= {"unknown": EDGE, "miss": GREY}
     return {key: colours[key] for key in keys}
 
 
@@ -288,7 +288,7 @@ def _panel(
     y = _SHARE_LATE if is_share else _COMPLETED
     if by_rate and not is_share:
         rows += [{"series": ALWAYS, "x": rate, "value": rate} for rate in places]
-        y = replace(y, title="Completed (requests/min; dotted: offered)")
+        y = replace(y, title="Requests/min (dotted: offered)")
     is_log = bool(places) and places[0] > 0 and places[-1] / places[0] >= _LOG_RATIO
     x = Field("x", axis.title, ",.6~r")
     x = replace(x, scale="log", domain=(places[0], places[-1]), ticks=thin_out(places, 6)) if is_log else x

@@ -46,7 +46,7 @@ def series_styles(runs: Sequence[Run]) -> dict[str, SeriesStyle]:
     if len(names) == 1 and len(series) > 2:
         shades = mpl.colormaps["viridis"]
         for index, name in enumerate(series):
-            shade = to_hex(shades(0.05 + 0.85 * index / (len(series) - 1))).upper()
+            shade = to_hex(shades(0.05 + 0.53 * index / (len(series) - 1))).upper()
             styles[name] = SeriesStyle(shade, "-", _MARKERS[index % len(_MARKERS)])
     return styles
 

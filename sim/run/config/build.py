@@ -19,6 +19,7 @@ from pydantic import PydanticUserError, ValidationError
 from pydantic_core import SchemaError
 from typing_extensions import get_protocol_members, is_protocol
 
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.checked_calls import checked_calls
 from mezzotint.sim.run.config.choices import choices
@@ -94,9 +95,7 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name in given:
         if name not in parameters and not takes_any:
-            raise ConfigError(
-                f"{key}.{name}: {node[TARGET]} takes no such setting; it takes {', '.join(parameters) or 'none'}"
-            )
+            raise ConfigError(f"{key}.{name}: {node[TARGET]} takes no such setting; {suggest(name, parameters)}")
     wired = {} if parts is None else _wired(parts, key, node[TARGET], parameters, given, hints)
     needed = [name for name, p in parameters.items() if p.default is p.empty and p.kind not in _ANY]
     lacking = [name for name in needed if name not in given and name not in wired]

@@ -14,6 +14,7 @@ from typing import Any
 
 from mezzotint.backends.base import size_text
 from mezzotint.files.document import parse
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 
 CONF = resources.files("mezzotint.conf")
@@ -89,7 +90,7 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
         ConfigError: there is no such group, or no such folder.
     """
     if group not in groups():
-        raise ConfigError(f"list: there is no group {group!r}; the groups are {', '.join(groups())}")
+        raise ConfigError(f"list: there is no group {group!r}; {suggest(group, groups(), 'mezzotint list')}")
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"--config-dir: {folder} is not a folder; name the one that holds your groups")
     found = {} if folder is None else {name: Choice(name, line, own=True) for name, line in _lines(folder / group)}

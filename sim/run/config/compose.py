@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +28,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
-from hydra.errors import MissingConfigException
+from hydra.errors import ConfigCompositionException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import DocumentError, parse
+from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
 from mezzotint.sim.run.config.choices import CONF, check_groups, engine_models, gpus, groups
@@ -179,6 +181,9 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> _Composition:
         except MissingConfigException as error:
             _refuse_choice(error)
             raise
+        except ConfigCompositionException as error:
+            _refuse_key(error)
+            raise
         except (ValueError, TypeError, AttributeError, RecursionError) as error:  # of a file that is no configuration
             raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
     settings: Any = OmegaConf.to_container(config.hydra, resolve=False, enum_to_str=True)
@@ -194,7 +199,18 @@ def _refuse_choice(error: MissingConfigException) -> None:
     group, _, choice = (error.missing_cfg_file or "").rpartition("/")
     if not group or not error.options:
         return
-    raise ConfigError(f"{group}={choice}: no such choice; expected one of {', '.join(error.options)}") from None
+    listing = f"mezzotint list {group}" if group in groups() else ""
+    raise ConfigError(f"{group}={choice}: no such choice; {suggest(choice, error.options, listing)}") from None
+
+
+def _refuse_key(error: ConfigCompositionException) -> None:
+    """Raise ConfigError if ``error`` is about a first word that is neither a group nor a key of the configuration."""
+    unknown = re.match(r"Could not (?:override|delete from config)[^']*'([^'.]+)", str(error))
+    known = [*groups(), *(key for key in _ours() if key not in {"hydra", "defaults"})]
+    if unknown and unknown[1] not in known:
+        raise ConfigError(
+            f"{unknown[1]}: is neither a group nor a setting; {suggest(unknown[1], known, 'mezzotint list')}"
+        ) from None
 
 
 @cache

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.completion import complete_override
-from mezzotint.sim.run.config.choices import groups
+from mezzotint.sim.run.config.choices import gpus, groups
 from mezzotint.sim.run.config.compose import Files
 from mezzotint.sim.run.config.override import of_hydra, readable
 from mezzotint.sim.run.pool import Launcher, check_launcher
@@ -66,7 +66,7 @@ def prepare_overrides(words: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: a word cannot be read, or the value of a group is not a choice.
     """
-    readable_words = [readable(word) for word in words]
+    readable_words = [_kinds_in_lower_case(readable(word)) for word in words]
     for word in readable_words:
         _check_choice(word)
         key, _, value = word.lstrip("+~").partition("=")
@@ -86,6 +86,15 @@ def prepare_overrides(words: Sequence[str]) -> list[str]:
         f"++{word}" if (part and part[1] in groups()) or word.startswith("hydra.launcher.") else word
         for word, part in pairs
     ]
+
+
+def _kinds_in_lower_case(word: str) -> str:
+    """Return the override ``word``; of ``cluster=H100`` or a sweep over kinds of GPUs, with their names as listed."""
+    key, equals, value = word.partition("=")
+    if key.lstrip("+") != "cluster":
+        return word
+    names = (name.lower() if name.lower() in gpus() else name for name in value.split(","))
+    return f"{key}{equals}{','.join(names)}"
 
 
 def _check_choice(word: str) -> None:

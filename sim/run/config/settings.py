@@ -147,6 +147,7 @@ class Settings(BaseModel):
     shapes: Literal["model", "trace"]
     addons: Literal["ignore", "serve"]
     extrapolate: Literal["error", "warn"]
+    assume: str | None = None
     images: Literal["batch", "requests", "first"] | None = None
     unsupported: Literal["error", "warn"] = "warn"
     slo: Annotated[list[Annotated[Limit, BeforeValidator(parse_limit)]], AfterValidator(_distinct)]

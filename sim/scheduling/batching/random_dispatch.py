@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mezzotint.settings.assumption import UNMEASURED
 from mezzotint.settings.ranges import Count, Positive
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.request import DISCARDED, Request
@@ -44,6 +45,9 @@ class RandomDispatch(Scheduler):
             run.model(role)
             check_max_batch(run, count, f"scheduler.max_batch.{role}")
         self._roles = {model.name: role for role, model in run.models.items()}
+        if run.workload.sampling is not None:
+            source = f"it counts requests, whatever they ask for {UNMEASURED}"
+            run.assume("what the scheduler expects of a request", "one image with usual guidance", source)
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         role = self._roles[request.model or ""]

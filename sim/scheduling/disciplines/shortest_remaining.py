@@ -24,7 +24,7 @@ class ShortestRemaining(Discipline):
     latency_predictor: LatencyPredictor
     _expected: ExpectedLatency = field(init=False, repr=False)
     _queue: PriorityQueue = field(init=False, default_factory=PriorityQueue, repr=False)
-    _steps_s: dict[tuple[str | None, int, int, int], float] = field(init=False, default_factory=dict, repr=False)
+    _steps_s: dict[tuple[str | None, int], float] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
         if run.workload.addons is not None:
@@ -54,11 +54,10 @@ class ShortestRemaining(Discipline):
             self.executor.preempt(worker, longest)
 
     def _remaining_s(self, request: Request) -> float:
-        key = request.model, request.width, request.height, request.frames
+        key = request.model, self._expected.kind_index(request)
         step_s = self._steps_s.get(key)
         if step_s is None:
-            index = self._expected.size_index(request)
-            counts = tuple(int(i == index) for i in range(len(self._expected.sizes)))
+            counts = tuple(int(kind == key[1]) for kind in range(len(self._expected.kinds)))
             step_s = self._steps_s[key] = self._expected.step_s(request.model or "", counts)
         return request.steps_left * step_s
 

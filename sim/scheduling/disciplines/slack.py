@@ -20,10 +20,10 @@ DISCARD_REASON = "cannot meet its deadline even if it joins now"
 
 @dataclass(slots=True)
 class RequestClass:
-    """The waiting requests of one model, size and number of steps at a worker; the earliest deadline has least slack.
+    """The waiting requests of one model, kind and number of steps at a worker; the earliest deadline has least slack.
 
     Attributes:
-        size: index of its image size in Counts.
+        kind: index of its kind in Counts.
         steps_left: steps left of each request.
         before_s, after_s: expected seconds of the stages before the first and after the last step.
         standalone_s: standalone latency.
@@ -31,7 +31,7 @@ class RequestClass:
     """
 
     model: str
-    size: int
+    kind: int
     steps_left: int
     before_s: float
     after_s: float
@@ -96,7 +96,7 @@ class Slack(Discipline):
         self._run = run
         self._standalone_s = array("d", workload.standalone.total_s.tobytes())
         self._expected = ExpectedLatency(run, self.executor, self.latency_predictor)
-        self._empty = (0,) * len(self._expected.sizes)
+        self._empty = (0,) * len(self._expected.kinds)
         benefit = "(T_cur + T_cand) / T_new" if self.reading == "merged" else "T_new / (T_cur + T_cand)"
         run.assume("equation 1, threshold", f"{benefit} > {self.threshold:g}", "the paper prints no threshold")
         if self.interruptions:
@@ -110,10 +110,10 @@ class Slack(Discipline):
         request_class = classes.get(key)
         if request_class is None:
             assert request.model is not None
-            size = self._expected.size_index(request)
+            kind = self._expected.kind_index(request)
             stages = self._expected.stages_s(request)
             request_class = classes[key] = RequestClass(
-                request.model, size, request.steps_left, *stages, self._standalone_s[request.row]
+                request.model, kind, request.steps_left, *stages, self._standalone_s[request.row]
             )
         heappush(request_class.waiting, (request.deadline_s, request.row, request))
         self._waiting += 1
@@ -140,10 +140,10 @@ class Slack(Discipline):
         batch_classes = [class_of[request] for request in batch]
         counts = self._empty
         if batch:
-            by_size = list(counts)
+            by_kind = list(counts)
             for request_class in batch_classes:
-                by_size[request_class.size] += 1
-            counts = tuple(by_size)
+                by_kind[request_class.kind] += 1
+            counts = tuple(by_kind)
         # A candidate that is late makes room for the next one, at the same boundary.
         while classes:
             candidate, new_s, heads = self._candidate(classes, counts, now_s)
@@ -175,7 +175,7 @@ class Slack(Discipline):
         """Return the class whose head has least slack, a step with it in the batch, and the heads, its own first."""
         min_slack, heads = (inf, 0), []
         for request_class in classes.values():
-            step_s = self._expected.step_s(request_class.model, _add_one(counts, request_class.size))
+            step_s = self._expected.step_s(request_class.model, _add_one(counts, request_class.kind))
             deadline_s, row, _ = request_class.waiting[0]
             remaining_s = request_class.before_s + request_class.steps_left * step_s + request_class.after_s
             heads.append((deadline_s - remaining_s, request_class.standalone_s))
@@ -204,7 +204,7 @@ class Slack(Discipline):
             return Refusal(now_s, heads)
         step_s = self._expected.step_s
         cur_s = step_s(candidate.model, counts)
-        gain = (cur_s + step_s(candidate.model, _add_one(self._empty, candidate.size))) / new_s
+        gain = (cur_s + step_s(candidate.model, _add_one(self._empty, candidate.kind))) / new_s
         if not (gain if self.reading == "merged" else 1.0 / gain) > self.threshold:
             return Refusal(now_s, heads)
         active = self._active(batch, batch_classes, joining)
@@ -318,5 +318,5 @@ def _class_key(request: Request) -> ClassKey:
     return request.model, *size, request.steps, request.steps_left, request.sampling
 
 
-def _add_one(counts: Counts, size: int) -> Counts:
-    return (*counts[:size], counts[size] + 1, *counts[size + 1 :])
+def _add_one(counts: Counts, kind: int) -> Counts:
+    return (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])

@@ -24,7 +24,7 @@ from mezzotint.traces.similarity.cached import CachedSearch
 from mezzotint.traces.similarity.exact import Exact
 from mezzotint.traces.similarity.search import Search
 from mezzotint.traces.similarity.similarities import DECIMALS, TextToText
-from tests.sim.lab import engine
+from tests.sim.lab import engine, simulated
 
 COLUMNS: dict[str, KeyPart] = {"seed": "seed", "user_id": "tenant", "base_model": "model"}
 SEARCHES: dict[str, Callable[[], Search]] = {
@@ -147,6 +147,27 @@ def test_optimum_keeps_what_the_key_lets_a_later_request_use() -> None:
     seeds = np.array([7, 8, 9, 7], np.int32)
     run = served(embeddings, images(2, Optimum(), key=("seed",)), column_codes=lambda _: seeds)
     assert sources(run)[3] == 0
+
+
+def test_optimum_keeps_what_is_used_before_it_expires() -> None:
+    """Row 3 evicts row 0, which is used sooner than row 2, but too late."""
+    embeddings = np.eye(4, dtype=np.float32)[[0, 1, 2, 3, 0, 2]]
+    assert sources(served(embeddings, images(2, Optimum(), lifetime_s=4.0)))[4:] == [MISSING, 2]
+    assert sources(served(embeddings, images(2, Optimum())))[4:] == [0, MISSING]
+
+
+def test_optimum_with_a_lifetime_needs_known_arrivals() -> None:
+    closed = ["trace.requests=30", "arrivals=closed", "arrivals.outstanding=2", "cache.capacity=20", "eviction=optimum"]
+    with pytest.raises(
+        ConfigError, match=r"eviction: found the offline optimum beside cache\.lifetime_s=60 in a closed"
+    ):
+        simulated("system=nirvana-no-predictor", "cache.lifetime_s=60", *closed)
+
+
+def test_request_without_a_value_matches_others_without_one_only() -> None:
+    same, seeds = np.ones((5, 1), np.float32), np.array([-1, 7, -1, 7, 0], np.int32)
+    run = served(same, images(key=("seed",)), column_codes=lambda _: seeds)
+    assert sources(run) == [MISSING, MISSING, 0, 1, MISSING]
 
 
 def sized(*widths: int) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def test_controlnet_gpu_loads_match_the_offline_miss_curve(tmp_path: Any, evicti
     outcome = simulate(
         configured(
             "system=diffusers", "cluster=h800", "cluster.count=1", "arrivals=trace", "trace=file",
-            "trace._target_=mezzotint.traces.sources.table.Table", f"trace.path={file}",
+            f"trace.path={file}",
             f"controlnet_placement.eviction={eviction}", f"controlnet_placement.max_resident={max_resident}",
         )
     )  # fmt: skip

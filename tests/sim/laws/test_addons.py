@@ -47,7 +47,7 @@ def served(tmp_path: Path) -> Callable[..., Outcome]:
         trace.write_text("\n".join(["prompt,arrival_s,controlnets,loras", *lines, ""]))
         return simulated(
             "cluster=h800", "cluster.count=1", f"backend.folder={folder}", "arrivals=trace", "trace=file",
-            "trace._target_=mezzotint.traces.sources.table.Table", f"trace.path={trace}", *overrides,
+            f"trace.path={trace}", *overrides,
         )  # fmt: skip
 
     return run

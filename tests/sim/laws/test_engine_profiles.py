@@ -3,6 +3,8 @@
 import pytest
 
 import mezzotint
+from mezzotint.backends.base import Work, standalone_cost
+from mezzotint.backends.profiled import Profiled
 
 LOOP = ("arrivals=closed", "models.large.width=512", "models.large.height=512", "trace.requests=64")
 BATCHES = ("system=batch-server", "scheduler=dynamic-batching", "scheduler.max_batch=4")
@@ -56,6 +58,12 @@ def test_curve_of_the_steps_alone_promises_more_than_the_engine_gained() -> None
 )
 def test_request_alone_takes_the_seconds_of_its_benchmark(kind: str, model: str, alone_s: float) -> None:
     assert latencies(f"cluster={kind}", f"models={model}", "trace.requests=2") == pytest.approx([alone_s] * 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(("engine", "with_cfg_s"), [("sglang", 6.568), ("vllm-omni", 8.799)])
+def test_true_guidance_takes_the_seconds_of_its_benchmark(engine: str, with_cfg_s: float) -> None:
+    work = Work(f"qwen-image-2512-{engine}", 1024, 1024, 50, cfg=True)
+    assert standalone_cost(Profiled("h100-x2"), work).denoise_s == pytest.approx(with_cfg_s, rel=1e-3)
 
 
 def test_two_counts_of_steps_are_both_met() -> None:

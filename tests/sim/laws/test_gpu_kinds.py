@@ -288,7 +288,10 @@ def test_pools_of_one_name_have_the_same_settings() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (pools(("nope", 1)), r"cluster\.pools\.0\.gpu: found 'nope', expected one of a100, .*sim\.core\.gpu\.Gpu"),
+        (
+            pools(("nope", 1)),
+            r"cluster\.pools\.0\.gpu: found 'nope'; `mezzotint list cluster` prints all .*sim\.core\.gpu\.Gpu",
+        ),
         (pools(("mi210", 1), (SLOW, 1)), r"cluster\.pools: the role 'large' on the kind l40s: no profile of sd3\.5-l"),
         (pools((SLOW, 1), ("mi210", 1)), r"cluster\.pools: latencies .* relative to sd3\.5-large .* kind, l40s"),
         (pools(("mi210", 1, "tiny")), r"cluster\.pools: found the role 'tiny', expected one of large, small"),

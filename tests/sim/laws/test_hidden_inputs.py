@@ -17,7 +17,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.run.simulate import Outcome
-from mezzotint.sim.scheduling.latency_predictor import Known, Svr
+from mezzotint.sim.scheduling.latency_predictor import Known, RequestKind, Svr
 from mezzotint.traces.table.trace import make, read
 from mezzotint.traces.table.trace import write as write_trace
 from tests.sim.lab import engine, simulated
@@ -156,7 +156,7 @@ def test_predicted_step_does_not_depend_on_what_rows_draw(predictor: type[Known 
         backend = Profiled("sd-beta", extrapolate="warn", seed=seed)
         run = engine([0.0], [1.0], models={"large": model}, backend=backend, executor=executor)
         run.open()
-        expected.bind(run, executor, [(512, 512, 1)])
+        expected.bind(run, executor, [RequestKind(512, 512, 1)])
         found.append(expected.step_s(model.name, (1,)))
     assert found[0] == found[1]
 

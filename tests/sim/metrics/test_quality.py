@@ -34,6 +34,7 @@ def test_full_run_of_the_large_model_has_quality_factor_one() -> None:
         assert (factor == 1).all()
         assert quality["factor_mean"] == 1
         assert quality["basis"].startswith("1 by definition")
+        assert quality["score"] is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,16 @@ def test_other_model_run_in_full_has_its_published_mean(overrides: list[str], ex
     np.testing.assert_allclose(factor, expected)
     assert quality["factor_mean"] == pytest.approx(expected)
     assert table in quality["basis"]
+    score = "PickScore" if "quality.metric=pick" in overrides else "CLIPScore"
+    assert quality["score"] == score
+    assert (quality["note"] or "").startswith(f"above 1: {score} is higher") is (expected > 1)
     assert quality["below_alpha_share"] is None
+
+
+def test_factor_above_one_comes_with_the_scores_that_disagree() -> None:
+    quality, _, _ = judged("system=small-model", "cluster=mi210", *SMALL)
+    assert "FID 16.29 for 6.29 (lower is better)" in quality["note"]
+    assert "CLIPScore 29.3" not in quality["note"], "the score itself is no other"
 
 
 def test_mean_quality_follows_the_hit_rate_where_the_paper_prints_its_own() -> None:
@@ -95,7 +105,7 @@ def test_hits_have_no_factor_where_only_the_system_mean_is_printed(
     assert "mean of the paper's own run" in quality["basis"]
 
 
-NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "basis", "published"))
+NOTHING = dict.fromkeys(("factor_mean", "below_alpha_share", "score", "note", "basis", "published"))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +248,7 @@ def test_quality_mean_covers_only_the_measured_window() -> None:
     [
         ("quality.tables=[{source: s}]", r"quality\.tables\.0\.dataset: field required"),
         ("quality.tables=[{source: s, dataset: d, large: l, full: {clip: -1}}]", r"tables\.0\.full\.clip: .*found -1"),
-        ("quality.dataset=nope", r"quality\.dataset: found 'nope', expected one of DiffusionDB, SYSTEM-X, MJHQ-30k"),
+        ("quality.dataset=nope", r"quality\.dataset: found 'nope'; expected one of DiffusionDB, SYSTEM-X, MJHQ-30k"),
         ("+quality.designs.mine={cache: nope}", r"quality\.designs\.mine\.cache: found 'nope'"),
         ("+quality.designs.mine={cache: []}", r"quality\.designs\.mine\.cache: found none"),
         ("+quality.designs.mine={cache: ../../x}", r"found '\.\./\.\./x'"),

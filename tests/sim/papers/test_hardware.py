@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,19 @@ def test_routed_runs_alone_have_a_page_and_no_figure(tmp_path: Path, monkeypatch
     assert main(["reproduce", "hardware", "--routing", str(routes(tmp_path, "3")), "--quick", "-o", str(out)]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["hardware-quick.json", "hardware-quick.md"]
     assert json.loads((out / "hardware-quick.json").read_text())["distribution"] is None
-    assert "![" not in (out / "hardware-quick.md").read_text(encoding="utf-8")
+    page = (out / "hardware-quick.md").read_text(encoding="utf-8")
+    assert "![" not in page
+    assert f"From {tmp_path / 'routes.csv'}" in page
+    assert not {"MLPerf", "zetxqx"} & set(page.replace("/", " ").split())
+
+
+def test_routed_run_of_a_trace_of_the_users_own(tmp_path: Path) -> None:
+    """A trace of one size on two GPUs, and longer on one."""
+    trace = tmp_path / "mine.csv"
+    trace.write_text("arrival_s,prompt,size,steps\n" + "".join(f"{at},p,1024x1024,25\n" for at in range(40)))
+    run = RoutedRun(str(trace), 0.3, "least-requests", gpus=2)
+    two, one = (replay_routing(replace(run, gpus=gpus), 3, with_sensitivity=False)["predicted_s"] for gpus in (2, 1))
+    assert two["mean"] < one["mean"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +241,7 @@ def test_malformed_submission_row_is_refused(
 def test_unknown_router_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = routes(tmp_path, "3", "fortune")
     assert main(["reproduce", "hardware", "--routing", str(file), "--check"]) == 2
-    assert "found 'fortune' among the measured runs, expected one of by-addons, least-de" in capsys.readouterr().err
+    assert "found 'fortune' among the measured runs; expected one of by-addons, least-de" in capsys.readouterr().err
 
 
 def test_quantiles_are_order_statistics() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.plan.answer import Plan, gpus_kept_busy, pareto_front
-from mezzotint.sim.plan.candidates import Candidate
+from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.traces.table.trace import make, write
 
@@ -92,7 +92,7 @@ def test_dearer_gpu_never_rises_in_the_ranking(ask: Ask, tmp_path: Path) -> None
 def test_autoscaled_design_costs_what_its_runs_paid(ask: Ask) -> None:
     day = ["trace.requests=1500", "trace.history=0", "arrivals=day", "arrivals.rate_rpm=20"]
     scaled = "vanilla controller=autoscale-utilisation controller.startup_s=30"
-    (best,) = ask(design=[scaled], rate_rpm=None, overrides=day).ranked
+    best, _ = ask(design=[scaled], rate_rpm=None, overrides=day).ranked
     candidate, gpus = best.result.candidate, best.result.gpus
     assert candidate.rents
     assert 0 < best.result.usd_per_h <= candidate.usd_per_h(gpus)
@@ -113,6 +113,8 @@ def test_front_holds_no_cluster_that_another_beats_in_both(ask: Ask) -> None:
 
 def test_slower_service_never_needs_fewer_gpus_and_headroom_holds_the_load(ask: Ask) -> None:
     for each in ask(gpu=BOTH, max_gpus=32, rank=2).ranked:
+        (model,) = each.summary["models"]
+        assert (each.error, each.error_is_stated) == (model["service_error"], True)
         assert each.gpus_if_slower is None or each.gpus_if_slower >= each.result.gpus
         carries, misses = each.headroom
         assert carries >= 1.0
@@ -146,13 +148,13 @@ def test_target_that_no_cluster_meets_says_what_binds(target: str, rate_rpm: flo
 
 
 @pytest.mark.parametrize(
-    ("served_rpm", "offered_rpm", "expected"),
-    [(10.0, 20.0, 4.0), (10.0, 9.9, 2.0), (0.0, 20.0, 3.0), (10.0, None, 3.0)],
+    ("busy", "served_rpm", "offered_rpm", "expected"),
+    [(1.0, 10.0, 20.0, 4.0), (0.9, 18.0, 20.0, 2.0), (1.0, 0.0, 20.0, 3.0), (1.0, 10.0, None, 3.0)],
 )
-def test_overload_keeps_gpus_busy_in_the_ratio_of_offered_to_served(
-    served_rpm: float, offered_rpm: float | None, expected: float
+def test_gpus_are_kept_busy_by_the_work_of_a_request_times_the_offered_rate(
+    busy: float, served_rpm: float, offered_rpm: float | None, expected: float
 ) -> None:
-    summary = {"load": {"verdict": "overloaded", "offered_rpm": offered_rpm, "served_rpm": served_rpm}}
+    summary = {"gpu": {"busy_fraction": busy}, "load": {"offered_rpm": offered_rpm}, "throughput_rpm": served_rpm}
     assert gpus_kept_busy(summary, 2) == pytest.approx(expected)
 
 

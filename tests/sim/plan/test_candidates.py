@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mezzotint.backends.scaling import ERROR
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan
 
@@ -47,6 +48,55 @@ def test_settings_of_a_design_are_candidates_of_their_own(ask: Ask) -> None:
     assert gpus["vanilla models.large.steps=10"] < gpus["vanilla models.large.steps=20"]
 
 
+def test_kind_without_a_price_is_counted_and_stands_below_those_with_one(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("l4: 0.01\n")
+    asked = {"gpu": ["l4", "l40s"], "max_gpus": 32, "rate_rpm": 20.0, "replications": 1}
+    priced, unpriced = ask(**asked, prices=prices, rank=2), ask(**asked)
+    assert [each.result.candidate.gpu for each in priced.ranked] == ["l4", "l40s"]
+    assert [each.result.candidate.gpu for each in unpriced.ranked] == ["l40s", "l4"]
+    assert unpriced.ranked[1].result.usd_per_h is None
+    assert unpriced.ranked[1].result.gpus == priced.ranked[0].result.gpus, "a price changes no count"
+
+
+def test_price_of_a_kind_is_said_to_be_none_of_its_forms(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("h100: 0.5\nh100-pcie: 1\n")
+    notes = ask(gpu=["h100"], prices=prices, rate_rpm=6.0, replications=1).notes
+    assert [note for note in notes if note.startswith("--prices")] == [
+        f"--prices: h100 is the price of h100 alone, and {form} is a kind of its own; give it a line"
+        for form in ("h100-nvl", "h100-sxm")
+    ]
+
+
+def test_case_of_names_does_not_matter(ask: Ask, tmp_path: Path) -> None:
+    (prices := tmp_path / "mine.yaml").write_text("L40S: {usd_per_gpu_h: 0.5, date: 2026-11-01}\n")
+    (best,) = ask(model="SDXL-MLPerf", gpu=["L40s"], prices=prices).ranked
+    assert best.result.usd_per_h == 0.5 * best.result.gpus
+    assert best.result.candidate.prices["l40s"].source == "mine.yaml, 2026-11-01"
+
+
+def test_declared_scaling_plans_a_kind_without_a_profile_and_marks_it(ask: Ask) -> None:
+    """Twice the seconds of the other kind need about twice its GPUs."""
+    asked = {"model": "sdxl", "rate_rpm": 60.0, "replications": 1}
+    plan = ask(gpu=["a10g", "l40s"], assume=["a10g=l40s*2"], rank=2, **asked)
+    by_kind = {each.result.candidate.gpu: each.result for each in plan.ranked}
+    assert by_kind["l40s"].gpus < by_kind["a10g"].gpus <= 2 * by_kind["l40s"].gpus
+    assert by_kind["a10g"].cluster == f"{by_kind['a10g'].gpus} x a10g (scaled)"
+    assert "scaled" not in by_kind["l40s"].cluster
+    (scaled,) = (each for each in plan.ranked if each.result.candidate.gpu == "a10g")
+    assert scaled.summary["models"][0]["basis"] == "scaled"
+    assert scaled.error == ERROR
+    assert any(
+        note.startswith("seconds of sdxl-mlperf on a10g over those on l40s: 2.0; a factor") for note in plan.notes
+    )
+
+
+def test_kind_without_a_profile_is_refused_with_the_nearest_kinds_and_the_option(ask: Ask) -> None:
+    with pytest.raises(ConfigError, match=r"sdxl-mlperf was measured on l4, .*: --assume a10g=l4 scales"):
+        ask(model="sdxl", gpu=["a10g"])
+    with pytest.raises(ConfigError, match=r"a10q is no kind of GPU; did you mean a10g\?"):
+        ask(model="sdxl", gpu=["a10g"], assume=["a10q=l40s"])
+
+
 MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"
 PROFILE = "schema: 1\nmodel: %s\ngpu: %s\nsource: made up\nstep:\n  - {width: 1024, height: 1024, seconds: %s}\n"
 GPU = """count: 2
@@ -72,7 +122,8 @@ def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp
     assert best.gpus_kept_busy == pytest.approx(50 / 60 * 2, rel=0.1)
     assert best.result.usd_per_h == 0.5 * best.result.gpus
     assert second.result.candidate.gpu == "l40s"
-    assert plan.notes == ("left out: h100-sxm: no profile of my-model",)
+    (note,) = plan.notes
+    assert note.startswith("left out: h100-sxm: no profile of my-model on h100-sxm; my-model was measured on l40s")
     both = ask(model=model, gpu=["my-gpu+l40s"], **options).ranked[0].result
     assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
 
@@ -95,8 +146,10 @@ def test_own_profile_replaces_the_shipped_one_of_the_model_and_gpu(tmp_path: Pat
 @pytest.mark.parametrize(
     ("prices", "message"),
     [
-        ("H100: 0.5", "--prices: H100 is no kind of GPU; did you mean h100?"),
-        ("zzz: 0.5", "--prices: zzz is no kind of GPU; `mezzotint list cluster` shows them"),
+        ("l40: 0.5", "prices.yaml: l40 is no kind of GPU; did you mean l40s?"),
+        ("zzz: 0.5", "prices.yaml: zzz is no kind of GPU; `mezzotint list cluster` shows them"),
+        ("l40s: 1\nL40S: 2", "found L40S twice, since case does not matter; keep one"),
+        ("l40s: {usd_per_gpu_h: 1, date: 2026}", "l40s.date: input should be a valid date, found 2026"),
         ("l40s: [", "prices.yaml"),
         ("l40s: true", "found True"),
         ("l40s: 1:30", "line 1: 1:30 is no plain number"),
@@ -127,9 +180,9 @@ def test_price_that_is_none_is_refused_by_its_kind(prices: str, message: str, tm
         ({"overrides": ["~cluster"]}, "~cluster: the plan sets it"),
         ({"overrides": ["+seed=4"]}, r"\+seed=4: the plan sets it"),
         ({"gpu": ["l40s+h100+l4"]}, "found 3 kinds"),
-        ({"gpu": ["l40s+l40s"]}, r"--gpu l40s\+l40s: found 2 kinds, expected one, or two different ones"),
-        ({"gpu": ["L40S"]}, r"--gpu L40S: is no kind of GPU; did you mean l40s\?"),
-        ({"gpu": ["mi210"], "model": "sdxl"}, "mi210: no price is known; give one with --prices"),
+        ({"gpu": ["l40s+L40S"]}, r"--gpu l40s\+L40S: found 2 kinds, expected one, or two different ones"),
+        ({"gpu": ["L40"]}, r"--gpu L40: is no kind of GPU; did you mean l40s\?"),
+        ({"gpu": ["mi210"], "model": "wan2.2"}, "left out: mi210: no profile of wan2.2"),
         ({"rate_rpm": None, "overrides": ["arrivals=saturation"]}, "has no rate to scale"),
     ],
 )

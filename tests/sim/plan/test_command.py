@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.plan import command
+from mezzotint.sim.plan import traffic
 
 PLAN = ("plan", "log.csv", "--model", "sdxl-mlperf", "--gpu", "l40s", "--target", "p95<10s", "--design", "vanilla")
 
@@ -32,7 +32,7 @@ def test_plan_from_a_csv_of_prompts_with_times(capsys: pytest.CaptureFixture[str
 def test_steady_load_replays_the_first_requests_of_a_long_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "STEADY_ROWS", 300)
+    monkeypatch.setattr(traffic, "STEADY_ROWS", 300)
     words = [*PLAN, "--rate-rpm", "20", "--rank", "1", "--replications", "2"]
     assert main(words) == 0
     assert "of log.csv (the first 300 requests) with" in capsys.readouterr().out
@@ -46,7 +46,7 @@ def test_plan_whose_candidates_are_all_refused_is_written_with_the_refusals(caps
     Path("log.csv").write_text(f"ts,prompt,width,height\n{rows}")
     assert main([*PLAN, "shapes=trace", "--replications=1"]) == 1
     printed = capsys.readouterr().out
-    assert "No candidate could run." in printed
+    assert "No candidate could run: vanilla on l40s: profile of" in printed
     assert "refused: vanilla with sdxl-mlperf on l40s: " in printed
     (unranked,) = json.loads(Path("results/plan/plan.json").read_text())["not_ranked"]
     assert unranked["kind"] == "refused"

@@ -44,12 +44,12 @@ def test_interrupted_plan_goes_on_and_runs_nothing_twice(
     whole = as_json(ask_again(runs=tmp_path / "whole"), "plan")
     made, simulate, stop = [], runs.simulate, [7]
 
-    def counted(config: Any) -> Any:
+    def counted(config: Any, **options: Any) -> Any:
         if stop[0] == 0:
             raise KeyboardInterrupt
         stop[0] -= 1
-        made.append(json.dumps(config, sort_keys=True, default=str))
-        return simulate(config)
+        made.append((json.dumps(config, sort_keys=True, default=str), len(options["trace"])))
+        return simulate(config, **options)
 
     monkeypatch.setattr(runs, "simulate", counted)
     for rest in (3, 1000):

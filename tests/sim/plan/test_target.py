@@ -54,9 +54,14 @@ def test_request_that_is_never_served_misses_every_latency_target() -> None:
         ("over 2x<0%", "which no cluster can meet"),
         ("p95<10ms", "found 10ms, expected seconds"),
         ("p95>10s", "p95 is good if it is low; write a highest value, such as p95<10s"),
+        ("mean>=0s", "mean is good if it is low; write a highest value, such as mean<10s"),
         ("throughput_rpm<10", "write a lowest value, such as throughput_rpm>=10"),
         ("p95<=0s", "found 0s, which no cluster can meet"),
         ("p95<-1s", "found -1s, which no cluster can meet"),
+        ("p95<0s", "found 0s, which no cluster can meet"),
+        ("throughput_rpm>=0", "found 0, which every cluster meets"),
+        ("cache.hit_rate>100%", "found 100%, which no cluster can meet; lower it, or write cache.hit_rate>=100%"),
+        ("p95<10%", "found 10%, expected seconds, such as p95<10s"),
         ("requests.failed<0", "found 0, which no cluster can meet"),
         ("p99.9<10s", "summary.json has no p99.9; expected one of mean, p50, p90, p95, p99, max"),
         ("queue_s.p75<3", "summary.json has no queue_s.p75"),
@@ -76,6 +81,8 @@ def test_target_that_means_nothing_is_refused_before_a_run(text: str, message: s
 @pytest.mark.parametrize(
     ("text", "key", "bound"),
     [
+        ("OVER 2X<5%", "slo.2x.violation_rate", 0.05),
+        ("P95<10S", "latency_s.p95", 10.0),
         ("over 2x<=0%", "slo.2x.violation_rate", 0.0),
         ("slo.7x.violation_rate<1%", "slo.7x.violation_rate", 0.01),
         ("slo.own.violation_rate<=5%", "slo.own.violation_rate", 0.05),

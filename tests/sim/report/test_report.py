@@ -27,7 +27,7 @@ def four(fabricate: Fabricate, tmp_path: Path) -> Path:
 def test_report_is_self_contained_and_has_the_same_bytes_again(four: Path, tmp_path: Path) -> None:
     first, second = (write_report([four], tmp_path / name / "r.html") for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert [path.stem for path in first[1:]] == ["cost", "latency", "slo", "hits", "throughput", "over_time"]
+    assert [path.stem for path in first[1:]] == ["cost", "latency", "slo", "throughput", "hits", "over_time"]
     page = Page(first[0].read_text())
     for link, figure in zip(page.fetched, first[1:], strict=True):
         assert base64.b64decode(link.removeprefix("data:image/svg+xml;base64,")) == figure.read_bytes()
@@ -38,7 +38,9 @@ def test_report_is_self_contained_and_has_the_same_bytes_again(four: Path, tmp_p
 
 def test_report_command_prints_its_files(four: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(four), "--title", "T"]) == 0
-    lines = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[0].startswith("work: "), "the header goes to the terminal"
+    lines = [Path(line) for line in printed.out.splitlines()]
     assert lines[0] == four / "report.html"
     assert all(line.is_file() for line in lines)
     assert len(lines) == 7
@@ -96,7 +98,7 @@ def test_report_of_an_all_null_summary_renders(fabricate: Fabricate) -> None:
     assert report[1:] == []
     page = Page(report[0].read_text())
     assert "Not drawn, because no run has the data: Cost and the latency limit, Latency distribution" in page.text
-    assert "<th>Quality" in report[0].read_text(), "which is asked for beside speed"
+    assert '<th scope="col">Quality' in report[0].read_text(), "which is asked for beside speed"
     assert not re.search(r"\bNone\b|\bnan\b|\bnull\b", page.text.partition("Comparison")[2])
 
 

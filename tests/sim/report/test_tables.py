@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mezzotint.figures.page import DASH
+from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import beyond_noise, cells
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.tables import (
@@ -14,6 +15,8 @@ from mezzotint.sim.report.tables import (
     assumptions,
     columns,
     comparison,
+    different_images,
+    facts,
     gpus,
     reproduction,
     unknown_quality,
@@ -21,6 +24,14 @@ from mezzotint.sim.report.tables import (
 )
 
 Fabricate = Callable[..., Path]
+
+MLPERF = {
+    **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
+    **{"precision": "fp8", "basis": "published", "service_error": 0.21, "source": "MLPerf"},
+}
+ASSUMED = MLPERF | {
+    **{"model": "sdxl", "gpu": "h100", "steps": 50, "precision": "fp16", "basis": "assumed", "service_error": None},
+}
 
 
 def column(runs: Sequence[Run], title: str) -> dict[str, Entry]:
@@ -135,8 +146,8 @@ def test_shared_assumptions_are_listed_once(fabricate: Fabricate, tmp_path: Path
     fabricate("b", "nirvana", requests=10)
     fabricate("c", "small-model", change=more, requests=10)
     rows = assumptions(load_runs([tmp_path]))
-    assert ("extrapolated", '[1, {"a": 2}]', DASH, "small-model") in rows
-    assert [row[3] for row in rows if row[0] == "model switch time"] == ["nirvana, vanilla"]
+    assert Stated("extrapolated", [1, {"a": 2}], DASH, "small-model") in rows
+    assert [row.systems for row in rows if row.what == "model switch time"] == ["nirvana, vanilla"]
     assert len(rows) == 3
 
 
@@ -158,3 +169,47 @@ def test_any_summary_section_may_be_null(fabricate: Fabricate, section: str) -> 
 
     for name, change in (("null", forget), ("hollow", hollow)):
         assert comparison(load_runs([fabricate(name, change=change, requests=10)]))
+
+
+@pytest.mark.parametrize("is_same_work", [True, False])
+def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: Fabricate, tmp_path: Path) -> None:
+    """Between systems with like work the faster is marked, since the seeds agree."""
+    for system, model in (("vanilla", MLPERF), ("modm-throughput", MLPERF if is_same_work else ASSUMED)):
+        for seed in (1, 2, 3):
+            config = {"cluster": {"count": 16, "gpu": {"name": model["gpu"]}}}
+
+            def change(summary: dict[str, Any], model: dict[str, Any] = model) -> None:
+                summary["models"] = [model]
+
+            fabricate(f"{system}-{seed}", system, rate_rpm=20.0, seed=seed, change=change, config=config)
+    runs = load_runs([tmp_path])
+    assert any(entry.best for _, entries in comparison(runs) for entry in entries) is is_same_work
+    assert different_images(runs) == (
+        []
+        if is_same_work
+        else [
+            ("sdxl, 1024x1024, 50 steps, fp16 (assumed)", "modm-throughput on h100"),
+            ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
+        ]
+    )
+
+
+def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(
+    fabricate: Fabricate, tmp_path: Path
+) -> None:
+    for system in ("vanilla", "nirvana"):
+        for rate in (6.0, 10.0):
+
+            def edit(summary: dict[str, Any], rate: float = rate) -> None:
+                summary["throughput_rpm"] = rate
+                verdict = "overloaded" if summary["system"] == "vanilla" and rate == 10.0 else "below"
+                summary["load"] |= {"offered_rpm": rate, "served_rpm": rate, "growth_per_hour": 0.0, "verdict": verdict}
+
+            fabricate(f"{system}-{rate:g}", system, rate_rpm=rate, requests=20, change=edit)
+    rows, differing = facts(load_runs([tmp_path]))
+    shown = dict(rows)
+    assert shown["traffic"] == "synthetic: poisson arrivals at 6 to 10 a minute"
+    below = "offered 6 to 10 a minute, served 6 to 10: below capacity (nirvana, vanilla (1 of 2))"
+    assert shown["load"] == f"{below}; offered 10 a minute, served 10: overloaded (vanilla (1 of 2))"
+    assert [name for name, _ in differing] == ["traffic", "load"]
+    assert all(len(values) == 4 for _, values in differing)

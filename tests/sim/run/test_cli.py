@@ -64,6 +64,15 @@ def test_sweep_warns_once_about_extrapolation_of_several_runs() -> None:
 
 
 @pytest.mark.invariant(1)
+def test_sweep_prints_short_lines_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """Although its first point ends last."""
+    words = ["trace.requests=4000,20,30", "arrivals.rate_rpm=9", "hydra.launcher.n_jobs=2", "run.dir=s"]
+    assert main(["run", "-m", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("-> s/")[2] for line in lines] == ["0", "1", "2"]
+    assert max(map(len, lines)) < 160
+
+
 def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
     """Worker processes (joblib) write the same bytes as this one."""
     done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
@@ -83,16 +92,18 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
     words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
     points = [f"vanilla (trace.requests=60 arrivals.rate_rpm=9 seed={seed}): 60 of 60 requests" for seed in (1, 2)]
     error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"
-    failed = "mezzotint: 1 point of sweep failed; the same command runs what is missing"
+    kept = "(sweep/failed.txt has their messages)"
+    failed = f"mezzotint: 1 point of sweep failed {kept}; the same command runs what is missing"
     before = "mezzotint: 2 points of sweep had been run before; `mezzotint report sweep` compares all"
     for finished_before in ([], [before]):
         done = mezzotint(*words)
         assert done.returncode == 2
-        lines = sorted(done.stdout.splitlines())
+        lines = done.stdout.splitlines()
         assert [line[: len(point)] for line, point in zip(lines, points, strict=True)] == points
         errors = done.stderr.splitlines()
         assert errors[0].startswith(error)
         assert errors[1:] == [*finished_before, failed]
+        assert Path("sweep", "failed.txt").read_text() == f"{errors[0]}\n"
 
 
 def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,11 +224,25 @@ def test_experiment_replays_a_user_trace() -> None:
             ["run", "scheduler.patience_s=3"],
             "scheduler.patience_s: mezzotint.sim.scheduling.fcfs.Fcfs takes no such setting",
         ),
-        (["run", "cluster.cuont=3"], "cluster.cuont: extra inputs are not permitted"),
+        (["run", "cluster.cuont=3"], "cluster.cuont: there is no such key"),
         (
             ["run", "eviction=nosuch"],
             "eviction=nosuch: no such choice; expected one of fifo, lcbfu, lcbfu-artifact, lcbfu-plain, lfu",
         ),
+        (
+            ["run", "system=nirvna"],
+            "system=nirvna: no such choice; did you mean nirvana? (`mezzotint list",
+        ),
+        (["run", "models=MDSLX"], "models=MDSLX: no such choice; `mezzotint list models` prints all"),
+        (["run", "evictoin=lru"], "evictoin: is neither a group nor a setting; did you mean eviction?"),
+        (["run", "cluster=H10"], "cluster=H10: no such choice; did you mean h100?"),
+        (
+            ["run", "cluster=pools", "cluster.pools=[{gpu:L40X,count:1}]"],
+            "cluster.pools.0.gpu: found 'L40X'; did",
+        ),
+        (["list", "Evictoin"], "there is no group 'Evictoin'; did you mean eviction?"),
+        (["rnu"], "rnu: is no command; did you mean run?"),
+        (["trace", "imprt"], "trace: found imprt, did you mean import?"),
         (["run", "cluster=l20", "models=sdxl"], "no profile of sdxl on l20"),
         (["run", "shapes=trace"], "outside the measured grid"),
         (["run", "trace=file"], "trace.path: needs a value"),

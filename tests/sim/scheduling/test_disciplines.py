@@ -24,7 +24,7 @@ from mezzotint.sim.scheduling.disciplines.edf import Edf
 from mezzotint.sim.scheduling.disciplines.one_resolution import OneResolution
 from mezzotint.sim.scheduling.disciplines.pixel_budget import PixelBudget
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from mezzotint.sim.scheduling.latency_predictor import Known, Svr
+from mezzotint.sim.scheduling.latency_predictor import Known, RequestKind, Svr
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.lab import engine, simulated
@@ -279,7 +279,7 @@ def test_svr_latency_predictor_fits_the_backend_and_reports_its_error() -> None:
     )
     run.open()
     for latency in (svr, known):
-        latency.bind(run, executor, [(each, each, 1) for each in SIDES])
+        latency.bind(run, executor, [RequestKind(each, each, 1) for each in SIDES])
     drawn = np.random.default_rng(5).integers(0, 6, (100, 3))
     batches = [tuple(int(n) for n in row) for row in drawn if 0 < sum(row) <= 16]
     truth_s = np.array([known.step_s("large", each) for each in batches])
@@ -303,7 +303,7 @@ def test_latency_predictor_repeats_answers_after_clearing_its_cache(made: Any, m
         use_model_shape=False,
     )
     run.open()
-    latency.bind(run, executor, [(each, each, 1) for each in SIDES])
+    latency.bind(run, executor, [RequestKind(each, each, 1) for each in SIDES])
     batches = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 1, 0), (1, 1, 1)]
     first_s = [latency.step_s("large", each) for each in batches]
     assert len(set(first_s)) == len(batches)

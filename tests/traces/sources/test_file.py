@@ -7,6 +7,7 @@ import pytest
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.file import File
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.trace import Trace, about, write
 
 
@@ -23,3 +24,16 @@ def test_file_source_reads_all_rows_or_a_head(trace: Trace, tmp_path: Path) -> N
         assert File(path=path, requests=requests).load(rng).path == path
     with pytest.raises(TraceError, match="requests=0"):
         File(path=path, requests=0).load(rng)
+
+
+def test_map_of_a_run_means_the_same_as_that_of_an_import(trace: Trace, tmp_path: Path) -> None:
+    path, rng = tmp_path / "log.csv", np.random.default_rng(0)
+    path.write_text("my_when,txt,took,my_prompt\n0,a fox,5,x\n7,a hare,6,y\n")
+    columns = {"arrival_s": "my_when", "prompt": "txt", "latency_s": "took", "seed": None}
+    choices = {"leave_out": ["my_prompt"], "units": {"took": "ms"}}
+    read = File(path=path, map=columns, **choices).load(rng)
+    assert read.table == Table(path=path, columns=columns | {"seed": ""}, **choices).load(rng).table
+    assert read.table.column("latency_s").to_pylist() == [0.005, 0.006]
+    write(trace, tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=r"t.parquet: is a trace, .*leave out trace.map"):
+        File(path=tmp_path / "t.parquet", map=columns).load(rng)

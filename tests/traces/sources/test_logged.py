@@ -10,10 +10,10 @@ from PIL import Image, PngImagePlugin
 
 from mezzotint.sim.cli import main
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.recognise import MARKS, other_format
 from mezzotint.traces.sources.command import sources
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.logged import SOURCES
-from mezzotint.traces.sources.recognise import MARKS, other_format
 from mezzotint.traces.table.trace import Trace
 
 
@@ -54,6 +54,8 @@ AT = "2026-11-03T10:00:00Z"
             {"ts": AT, "request": {"prompt": "a", "num_inference_steps": 9}, "latency_ms": 1500},
             {"steps": 9, "latency_s": 1.5},
         ),
+        ({"ts": AT, "prompt": "a", "latency_ms": 1500, "status": "200 OK"}, {"latency_s": 1.5}),
+        ({"ts": AT, "input": {"prompt": "a"}, "metrics": {"predict_time": 2}}, {"gen_s": 2.0}),
         ({"timestamp": 1787000000123, "body": {"prompt": "a", "guidance_scale": 4}}, {"guidance": 4.0}),
         ({"time": AT, "request_body": '{"prompt": "a", "seed": 3}'}, {"seed": 3}),
         (
@@ -90,6 +92,25 @@ def test_failed_requests_are_kept_or_skipped_by_status(tmp_path: Path) -> None:
     assert sum(trace.notes["skipped"].values()) == 2
     assert len(load("gateway", log, tmp_path, keep_refused=True)) == 8
     assert len(load("gateway", log, tmp_path, drop_failed=True)) == 2
+
+
+def test_table_of_a_gateway_is_read_as_its_json(tmp_path: Path) -> None:
+    text = "timestamp;prompt;status;latency_ms\n0;a;200;5100\n2;b;429;3\n4;c;500;80\n"
+    assert [row.get("latency_s") for row in rows(load("gateway", text, tmp_path))] == [5.1, None]
+
+
+def test_parts_of_a_stream_are_one_request(tmp_path: Path) -> None:
+    parts = [{"type": f"image_generation.{kind}", "created_at": 1787000000} for kind in ("partial_image", "completed")]
+    trace = load("gateway", lines(*parts), tmp_path)
+    assert len(trace) == 1
+    assert trace.notes["skipped"] == {"parts of an answer in a stream": 1}
+
+
+def test_request_in_several_envelopes_is_read(tmp_path: Path) -> None:
+    record = {"time": AT, "proxy_server_request": {"body": {"prompt": "a", "parameters": {"width": 64, "odd": 1}}}}
+    trace = load("gateway", json.dumps({"data": [record], "object": "list"}), tmp_path)
+    assert rows(trace)[0]["width"] == 64
+    assert json.loads(trace.table.column("extras")[0].as_py()) == {"odd": 1}
 
 
 def test_times_of_answers_give_arrivals(tmp_path: Path) -> None:
@@ -134,7 +155,11 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
         ({"ts": 1, "prompt": "a"}, {"columns": {"steps": "it"}}, "--map names it, which no record has"),
         ({"ts": 1, "prompt": "a"}, {"columns": {"step": "it"}}, "--map step=it: expected one of"),
         ({"ts": 1, "prompt": "a"}, {"units": {"took": "ms"}}, "--unit names took, which no record has"),
-        ({"ts": 1, "prompt": "a", "latency": 5}, {"units": {"latency": "d"}}, "--unit latency=d: expected one of"),
+        (
+            {"ts": 1, "prompt": "a", "latency": 5},
+            {"units": {"latency": "week"}},
+            "--unit latency=week: expected one of",
+        ),
     ],
 )
 def test_gateway_value_of_another_kind_is_named(

@@ -61,7 +61,7 @@ def test_malformed_prompts_are_refused(text_file: TextFile, name: str, text: str
 
 
 def test_json_reader_handles_values_across_chunks(text_file: TextFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mezzotint.traces.sources.formats import jsontext
+    from mezzotint.traces.formats import jsontext
     from mezzotint.traces.table.limits import Limits
 
     monkeypatch.setattr(jsontext, "GROUP", 3)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources.formats import lines
+from mezzotint.traces.formats import lines
 from mezzotint.traces.sources.prompts import Prompts
 from mezzotint.traces.table import limits
 from mezzotint.traces.table.ingest import store

@@ -344,6 +344,12 @@ NO_REQUESTS = "a count for each interval|expected a row a request|expected a rec
         "time,busy\n0,1\n60,4\n120,3\n180,8\n240,1\n",  # a number at equal intervals
         '[{"hour": 1, "invocations": 3}]',
         "[4, 5, 4, 7]",
+        "time,busy,memory\n0,1,9\n60,4,9\n120,3,8\n180,8,7\n240,1,9\n",
+        '"Time","sum(rate(x[1m]))"\n2026-11-03 10:00:00,0.5\n',
+        "percentile,latency_ms\n50,1200\n99,9000\n",
+        "le,count\n0.1,5\n+Inf,30\n",
+        '{"metrics": {"http_reqs": {"count": 5}}, "root_group": {}}',
+        '# HELP http_requests_total x\n# TYPE http_requests_total counter\nhttp_requests_total{method="post"} 1027\n',
         "Type,Name,Request Count,Median Response Time,Average Response Time,50%\nPOST,/g,9,0,1,1\n",
         "name,p50,p95,p99,prompt\na,1,2,3,b\n",
         "metric,value,timestamp\nup,1,1787000000\n",
@@ -364,10 +370,48 @@ def test_requests_at_equal_intervals_are_taken_if_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "column", "expected"),
+    [
+        ("arrival_s;latency_ms\n0;1.234,5\n1;12,5\n", "latency_s", [1.2345, 0.0125]),
+        ('arrival_s,latency_ms\n0,"1,234.5"\n1,12.5\n', "latency_s", [1.2345, 0.0125]),
+        ("arrival_s,steps\n0,NULL\n1,20\n", "steps", [None, 20]),
+        ("arrival_s,loras\n0,None\n1,a;b\n", "loras", [None, ["a", "b"]]),
+        ("arrival_s,size\n0,square_hd\n1,512*768px\n", "height", [1024, 768]),
+        ('{"time": 0, "size": [512, 768]}{"time": 1, "size": {"width": 4, "height": 8}}', "height", [768, 8]),
+        ("arrival_s,num_frames,seconds,fps\n0,,5,16\n1,49,,\n", "frames", [81, 49]),
+        ("arrival_s,frames,fps,duration\n0,81,16,5\n1,49,16,3\n", "latency_s", [None, None]),
+        ("arrival_s,frames,fps,duration\n0,81,16,50\n1,49,16,30\n", "latency_s", [50, 30]),
+        ("arrival_s,has_input_image\n0,true\n1,no\n", "input_images", [1, 0]),
+        ('{"time": 0, "model": {"name": "xl"}}{"time": 1, "model": "sd"}', "base_model", ["xl", "sd"]),
+        ("date,time\n2026-11-03,23:59:59\n2026-11-04,00:00:09\n", "arrival_s", [0, 10]),
+        ("time\n20261103100000\n20261103100009\n", "arrival_s", [0, 9]),
+        ("\n# exported, by x\n\ntime,prompt\n\n0,a\n5,b\n", "arrival_s", [0, 5]),
+        ("# a log\n# time,prompt\n0,a\n5,b\n", "prompt", ["a", "b"]),
+        ('{"v": 1, "requests": [{"time": 0, "prompt": "a"}, {"time": 5, "prompt": "b"}]}', "prompt", ["a", "b"]),
+        ('{"time": [0, 5], "prompt": ["a", "b"]}', "prompt", ["a", "b"]),
+    ],
+)
+def test_values_as_tools_write_them_are_read(text: str, column: str, expected: list[Any], tmp_path: Path) -> None:
+    assert imported(tmp_path, text).table.column(column).to_pylist() == expected
+
+
+def test_what_stands_for_another_value_is_said(tmp_path: Path) -> None:
+    text = "arrival_s,steps,size,status\n0,N/A,square,200\n1,20,64x64,429\n2,20,64x64,503\n"
+    remarks = said(imported(tmp_path, text))
+    assert "steps: N/A in 1 rows stands for no value" in remarks
+    assert "square as 512x512" in remarks
+    assert "status: 2 of 3 requests failed" in remarks
+    assert "without v beside it" in said(imported(tmp_path, '{"v": 1, "requests": [{"time": 0}, {"time": 5}]}'))
+    assert "without 2 lines before the header" in said(imported(tmp_path, "# a\n# b\ntime,prompt\n0,a\n"))
+
+
+@pytest.mark.parametrize(
     ("text", "source"),
     [
         ("Request(request_id='a', prompt='b')\n", "vllm-omni"),
         ("a boat\nNegative prompt: b\nSteps: 20, Sampler: Euler a, CFG scale: 7\n", "a1111"),
+        ("a boat\nSteps: 20, Size: 64x64, Seed: 1, App: SD.Next\n", "a1111"),
+        ('{"id": 1, "proxy_server_request": {"prompt": "a"}}\n', "gateway"),
         ('10.0.0.1 - - [03/Nov/2026:10:00:00 +0000] "POST /v1 HTTP/1.1" 200 5 1.2\n', "access-log"),
         ("metric_name,timestamp,metric_value\nhttp_reqs,1787000000,1\n", "k6"),
         ('{"type":"Metric","data":{},"metric":"http_reqs"}\n', "k6"),
@@ -399,7 +443,7 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("", {}, "it is empty"),
+        ("", {}, "is empty, expected a table"),
         ("prompt,arrival_s\n", {}, "found no rows"),
         ("prompt,arrival_s\na,1\nb,2,3\n", {}, r"row 1: found 3 cells \(b,2,3\), expected 2 as in"),
         ("prompt,prompt\na,1\n", {}, "'prompt' twice"),
@@ -413,12 +457,12 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("text\na\n", {"limits": Limits(max_prompt_bytes=0)}, "max_prompt_bytes=0"),
         ("text\na\n", {"delimiter": "--"}, "delimiter='--', expected one ASCII character"),
         ("colour:when\nred:3\n", {}, "none of which is a column of a trace.*--delimiter"),
-        ("arrival_s;prompt\n1.234,5;a\n", {}, "row 0, column arrival_s: found '1.234,5', expected a number"),
+        ("arrival_s;prompt\n1.23,5;a\n", {}, "row 0, column arrival_s: found '1.23,5', expected a number"),
         ("arrival_s\n1\nsoon\n", {}, "row 1, column arrival_s: found 'soon', expected a number"),
         ("prompt,arrival_s\na,1\nb,\n", {}, "row 1, column arrival_s: found null"),
         ("arrival_s,seed\n1,1\n2,99999999999999999999\n", {}, "row 1, column seed: found '9999"),
         ("width,arrival_s\n512,1\n-512,2\n", {}, "row 1, column width: found -512, expected a positive"),
-        ("width,arrival_s\n512,nan\n", {}, "row 0, column arrival_s: found nan, expected finite seconds"),
+        ("width,arrival_s\n512,nan\n", {}, "row 0, column arrival_s: found null, expected a value"),
         ("loras,arrival_s\na,1\na;b\0,2\n", {}, "found NUL characters"),
         ("request_id,arrival_s\na,2\nb,1\na,1\n", {}, "row 2, column request_id: found 'a', which row 0 has"),
         ("arrival_s\n2024-01-01T00:00+02:00\n2024-01-01\n", {}, "row 1, column arrival_s: .* with no zone"),

@@ -184,7 +184,7 @@ def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evicton"], "no group 'evicton'; the groups are models, arrivals,"),
+        (["evicton"], "no group 'evicton'; did you mean eviction?"),
         (["data"], "no group 'data'"),
         (["eviction", "--config-dir", "nowhere"], "nowhere is not a folder"),
         (["profiles", "--config-dir", "."], "takes no --config-dir; name the folder of your profiles with --folder"),

@@ -1,0 +1,78 @@
+"""The columns of a trace that a run reads, and those that decide nothing, each with the reason."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mezzotint.sim.cache.key import COLUMN
+from mezzotint.sim.core.culprit import is_ours
+from mezzotint.sim.engine import Engine
+from mezzotint.sim.run.config.settings import Settings
+from mezzotint.sim.run.sampling import images_mode
+from mezzotint.sim.scheduling.disciplines.edf import Edf
+from mezzotint.traces.arrivals.trace_clock import TraceClock
+from mezzotint.traces.table.ingest import ORDER_ONLY
+from mezzotint.traces.table.trace import Trace
+
+SIMILARITY = "similarity of prompts"
+"""Assumption of a run that compares prompts."""
+
+BY_SHAPE = ("width", "height", "steps", "frames")
+
+
+def columns_read(trace: Trace, settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Return the columns with a value in ``trace`` that decide the results of a finished run, and the others.
+
+    Returns:
+        ``used``: names of columns. ``unused``: name -> why it decides nothing. ``left_out``: columns of the source
+        that the trace does not have, as far as its importer noted them.
+    """
+    reasons = _reasons(trace, settings, engine)
+    if (trace.column("images") <= 1).all():
+        del reasons["images"]
+    present = [name for name in trace.table.column_names if name in reasons and _has_values(trace.table.column(name))]
+    if trace.notes.get("arrival_s") == ORDER_ONLY:
+        present.remove("arrival_s")
+    return {
+        "used": [name for name in present if not reasons[name]],
+        "unused": {name: reasons[name] for name in present if reasons[name]},
+        "left_out": list(trace.notes.get("columns_left_out", ())),
+    }
+
+
+def _reasons(trace: Trace, settings: Settings, engine: Engine) -> dict[str, str]:
+    """Return for each column why the run does not read it; empty if it does."""
+    live = engine.backend.live
+    compares = any(noted.what == SIMILARITY for noted in engine.record.assumptions)
+    arrivals = str(settings.arrivals.get("_target_"))
+    keeps_times = arrivals.endswith(f".{TraceClock.__name__}") or not is_ours(arrivals)
+    key = {COLUMN.get(part, part) for part in (getattr(settings, "cache", None) or {}).get("key", ())}
+    sampling = engine.workload.sampling
+    kinds = [kind for kind in (() if sampling is None else sampling.kinds) if kind is not None]
+    no_cost = "costs nothing beside the seconds of the profile"
+    reasons = dict.fromkeys(BY_SHAPE, "" if settings.shapes == "trace" else "shapes=model")
+    reasons |= dict.fromkeys(("controlnets", "loras"), "" if settings.addons == "serve" else "addons=ignore")
+    reasons |= {
+        "arrival_s": "" if keeps_times else f"arrivals are {arrivals.rpartition('.')[2]}'s",
+        "prompt": "" if compares or live else "no part compares prompts",
+        "images": "" if images_mode(settings.images, trace) != "first" else "images=first",
+        "guidance": "" if any(kind.guided is not None for kind in kinds) else no_cost,
+        "negative_prompt": "" if any(kind.negative for kind in kinds) else no_cost,
+        "input_images": "" if any(kind.input_images for kind in kinds) else no_cost,
+        "strength": "" if any(kind.strength is not None for kind in kinds) else no_cost,
+        "seed": "" if live else "no noise is drawn",
+        "gen_s": "" if settings.backend.get("service") == "trace" else "backend.service is not trace",
+        "slo_s": "",
+        "priority": "" if isinstance(getattr(engine.scheduler, "discipline", None), Edf) else "discipline is not edf",
+        "base_model": "the models are those of models=",
+        "user_id": "no part tells users apart",
+        "latency_s": "a measured result",
+    }
+    return {name: "" if name in key - {*BY_SHAPE} else reason for name, reason in reasons.items()}
+
+
+def _has_values(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_list(column.type):
+        return bool((pc.fill_null(pc.list_value_length(column), 0).to_numpy() > 0).any())
+    return bool(column.null_count < len(column))

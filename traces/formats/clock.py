@@ -1,0 +1,242 @@
+"""Read a column of times: numbers or dates, of which unit, since when, and where they go back."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.cells import Timestamps, numbers, refusal
+from mezzotint.traces.table.validation import EARLIEST_S, LATEST_S, LONGEST_S, Origin, excerpt
+
+ClockName = Literal["auto", "seconds", "unix", "unix-ms", "unix-us", "unix-ns", "timestamp"]
+DateOrder = Literal["month-first", "day-first"]
+
+PER_SECOND: Mapping[str, float] = {
+    "ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600, "d": 1 / 86_400,
+}  # fmt: skip
+"""Unit of time -> how many make a second."""
+
+WORDS: Mapping[str, str] = {
+    "ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes", "h": "hours",
+    "d": "days",
+}  # fmt: skip
+
+UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", "unix-ns": "ns"}
+
+EXCEL_DAYS = (20_000, 80_000)
+"""Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
+
+OF_COMMAND = " (of `mezzotint trace import table`; a run has trace.map, leave_out, units, dates)"
+"""Where the options of remedies are, for commands that do not have them."""
+
+NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
+
+DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
+"""What a date has and a malformed number has not."""
+
+DIGITS = re.compile(r"(19|20)\d{2}(0\d|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])([0-5]\d){2}")
+"""A date and a time in digits alone, 20261103100000, which no count since 1970 is."""
+
+REWRITTEN: Mapping[str, str] = {
+    r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
+    r"\s*(UTC|GMT)$": "Z",
+    r"^(\d{1,2})/([A-Za-z]{3})/(\d{4}):": r"\1 \2 \3 ",  # 03/Nov/2026:10:00:00, as web servers log
+    r"^((?:19|20)\d{2})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})$": r"\1-\2-\3 \4:\5:\6",  # 20261103100000
+    r"^(\d{4})[/.](\d{2})[/.](\d{2})": r"\1-\2-\3",
+}
+"""Forms of dates, as regular expressions -> the same as pandas reads them."""
+
+DAY = r"^(\d{1,2})([/.-])(\d{1,2})[/.-](\d{4}|\d{2})\b,?\s*(.*)$"
+"""A date whose year comes last: two numbers of which one is the month, a separator, the year, the time of day."""
+
+WORDED = r"\d{4}.*[AaPp]\.?[Mm]\b|[A-Za-z]{3}.*\d{4}"
+"""A date that needs a parser of words: am and pm, names of months."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A column of times, read.
+
+    Attributes:
+        times: (n,) float64 seconds, or UTC timestamps.
+        relative: whether times count from the start of the trace.
+        written: how the file writes them, in words.
+        remarks: what was guessed or looks odd, a sentence each.
+    """
+
+    times: Any
+    relative: bool
+    written: str
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """Times in seconds, (n,), NaN where there is none."""
+        if pa.types.is_timestamp(self.times.type):
+            per_second = PER_SECOND[self.times.type.unit]
+            ticks = self.times.cast(pa.int64())
+            return np.asarray(pc.divide(ticks.cast(pa.float64(), safe=False), per_second))
+        return np.asarray(self.times, np.float64)
+
+
+def read_clock(
+    cells: pa.ChunkedArray,
+    origin: Origin,
+    *,
+    name: ClockName = "auto",
+    unit: str | None = None,
+    dates: DateOrder | None = None,
+    has_date: bool = False,
+) -> Clock:
+    """Read times, (n,) text.
+
+    Numbers count from 1970 if as seconds, milliseconds, microseconds or nanoseconds they lie in the years 2001 to 2100;
+    the median decides. Smaller ones count from the start of the trace, in seconds or ``unit``.
+
+    Args:
+        name: how the times are written, if known.
+        unit: of numbers, as the column's name states it.
+        dates: what comes first in dates such as 3/11/2026.
+        has_date: the column's name speaks of a date, so that numbers of days are a spreadsheet's.
+
+    Raises TraceError naming the first cell that is no such time, or the order of day and month if no row decides it.
+    """
+    first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
+    is_date = DIGITS.fullmatch(first) or (not NUMBER.fullmatch(first) and DATE.search(first))
+    if name == "timestamp" or (name == "auto" and is_date):
+        clock = _read_dates(cells, origin, dates)
+    else:
+        clock = _read_numbers(cells, origin, name, unit, has_date)
+    clock.remarks.extend(_backward(clock, origin))
+    return clock
+
+
+def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, stated: str | None, has_date: bool) -> Clock:
+    values = numbers(cells, origin, "arrival_s")
+    known = values.drop_null().to_numpy()
+    median = float(np.median(known)) if len(known) else 0.0
+    remarks = []
+    if name == "auto" and stated is None and has_date and EXCEL_DAYS[0] < median < EXCEL_DAYS[1]:
+        days = pc.subtract(values, 25_569.0)  # 1970-01-01
+        return Clock(pc.multiply(days, 86_400.0), False, "days of a spreadsheet since 1899-12-30")
+    by_size = next((unit for unit in ("s", "ms", "us", "ns") if median / PER_SECOND[unit] <= LATEST_S), "ns")
+    unit = UNIX.get(name) or stated or "s"
+    absolute = name in UNIX or (name == "auto" and median / PER_SECOND[unit] > LONGEST_S)
+    if name == "auto" and absolute and median / PER_SECOND[unit] > LATEST_S:
+        if stated is not None:
+            remarks.append(f"the name says {WORDS[stated]}, the size of the numbers {WORDS[by_size]}: the size counts")
+        unit = by_size
+    seconds = values if unit == "s" else pc.divide(values, PER_SECOND[unit])
+    word = WORDS[unit]
+    if absolute:
+        # a small number among times since 1970 is a time of another unit, or none
+        earliest, year = (EARLIEST_S, 1900) if name in UNIX else (LONGEST_S, 2001)
+        out = pc.or_(pc.less(seconds, earliest), pc.greater(seconds, LATEST_S)).fill_null(False)
+        _refuse(
+            cells,
+            out,
+            origin,
+            f"{word} since 1970 between {year} and 2100; say what they are with --arrival{OF_COMMAND}, or",
+        )
+        return Clock(_exact(cells, unit, seconds), False, f"{word} since 1970", remarks)
+    if unit != "s":
+        _refuse(cells, pc.less(seconds, 0.0).fill_null(False), origin, f"{word}, 0 or later;")
+    written = "seconds of the file's own clock" if unit == "s" else f"{word} of the file's own clock"
+    return Clock(seconds, True, written, remarks)
+
+
+def _refuse(cells: pa.ChunkedArray, bad: pa.ChunkedArray, origin: Origin, expected: str) -> None:
+    index = pc.index(bad, pa.scalar(True)).as_py()
+    if index >= 0:
+        raise TraceError(
+            f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, expected {expected}"
+            " fix or drop the row"
+        )
+
+
+def _exact(cells: pa.ChunkedArray, unit: str, seconds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return micro- and nanoseconds since 1970 as timestamps, which a float64 of seconds would round."""
+    if unit not in ("us", "ns"):
+        return seconds
+    try:
+        return pc.utf8_trim_whitespace(cells).cast(pa.int64()).cast(pa.timestamp(unit, "UTC"))
+    except pa.ArrowInvalid:  # 1.787e+15
+        return seconds
+
+
+def _read_dates(cells: pa.ChunkedArray, origin: Origin, dates: DateOrder | None) -> Clock:
+    text = pc.utf8_trim_whitespace(cells).combine_chunks()
+    for pattern, iso in REWRITTEN.items():
+        text = pc.replace_substring_regex(text, pattern, iso)
+    written, remarks = "ISO 8601 dates", []
+    if pc.any(pc.match_substring_regex(text, DAY)).as_py():
+        order = _order(text, dates, cells, origin)
+        written = f"dates with the {order.replace('-', ' ')}"
+        text = pc.replace_substring_regex(text, DAY, r"\4-\1-\3 \5" if order == "month-first" else r"\4-\3-\1 \5")
+        text = pc.replace_substring_regex(text, r"^(\d{2})-", r"20\1-")
+        for _ in ("month", "day"):
+            text = pc.replace_substring_regex(text, r"^([\d-]*-)(\d)(-| |$)", r"\10\2\3")
+    worded = pc.match_substring_regex(text, WORDED).fill_null(False)
+    if pc.any(worded).as_py():
+        of_words = pd.Series(text.filter(worded).to_pylist())
+        parsed = pd.to_datetime(of_words, format="mixed", errors="coerce", utc=True).dt.strftime("%Y-%m-%d %H:%M:%S.%f")
+        zone = np.where(of_words.str.contains(r"Z$|[+-]\d{2}:?\d{2}$"), "Z", "")
+        text = pc.replace_with_mask(text, worded, pa.array(parsed + zone, pa.string(), from_pandas=True))
+    stamps = Timestamps(unit="ns")
+    times = pa.chunked_array([stamps.read(pa.chunked_array([text]), origin, "arrival_s", cells)])
+    if stamps.zoned is False:
+        remarks.append("the times have no zone and are read as UTC")
+    return Clock(times, False, written, remarks)
+
+
+def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, origin: Origin) -> DateOrder:
+    """Return what comes first in dates whose year comes last."""
+    if dates is not None:
+        return dates
+    parts = pd.Series(text.to_pylist(), dtype="object").str.extract(DAY)
+    days_first, months_first = pd.to_numeric(parts[0]) > 12, pd.to_numeric(parts[2]) > 12
+    if days_first.any() and months_first.any():
+        index = int(np.flatnonzero(months_first)[0])
+        raise refusal(
+            origin, index, "arrival_s", repr(cells[index].as_py()), "day and month in the order of other rows"
+        )
+    if days_first.any() or ((parts[1] == ".").any() and not months_first.any()):
+        return "day-first"
+    if months_first.any():
+        return "month-first"
+    index = int(np.flatnonzero(parts[0].notna())[0])
+    raise TraceError(
+        f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the"
+        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND},"
+        " or write them as 2026-11-03"
+    )
+
+
+def _backward(clock: Clock, origin: Origin) -> list[str]:
+    """Return remarks about rows at which a clock that runs forward otherwise goes back."""
+    seconds = clock.seconds
+    steps = np.diff(seconds)
+    back = np.flatnonzero(steps < 0)
+    if not back.size:
+        return []
+    if back.size > max(3, len(steps) // 100):
+        return ["the rows are not in the order of arrival, and were sorted"]
+    remarks = []
+    for index in back[:3].tolist():
+        drop = -float(steps[index])
+        cause = ""
+        if not clock.relative and 1800 < drop <= 3600:
+            cause = ", as at the end of daylight saving: write times with their zone, or an hour is told twice"
+        elif clock.relative and seconds[index + 1] < 0.01 * max(seconds[index], 1.0):
+            cause = ", as at the start of another run: its requests now arrive among those before"
+        remarks.append(f"row {origin.row(index + 1)}: the clock goes back by {drop:,.6g} s{cause}")
+    if back.size > len(remarks):
+        remarks.append(f"the clock goes back in {back.size - len(remarks)} more rows")
+    return remarks
