@@ -183,7 +183,9 @@ def run_line(summary: Mapping[str, Any], config: Mapping[str, Any], overrides: s
     parts = [f"{verdict}{completed}, p95 {_seconds(latency_s['p95'])}{over}"]
     about, end = header(summary, config), f" -> {folder}" if folder else ""
     room = max(MAX_RUN_LINE - 1 - len(name) - len(end), len(parts[0]))
-    return name + _fit([*parts, _short_load(summary), about.work, about.times.partition(",")[0]], room) + end
+    text = _fit([*parts, _short_load(summary)], room)
+    work = about.work if len(text) + 2 + len(about.work) <= room else about.images
+    return name + _fit([text, work, about.times.partition(",")[0]], room) + end
 
 
 def _fit(parts: Sequence[str], room: int) -> str:

@@ -91,9 +91,9 @@ def above_one(
         for key, (name, direction) in OTHERS.items()
         if published and full and key in published and key in full and name != score
     ]
-    said = f": {', '.join(others)}" if others else ""
+    said = f"other scores: {', '.join(others)}" if others else "other scores are not known"
     name = score or "the score"
-    return f"above 1: {name} is higher than that of the large model's full runs; other scores may not be{said}"
+    return f"above 1: {name} is higher than that of the large model's full runs; {said}"
 
 
 def unknown_quality(rows: int, reason: str) -> QualityEstimate:

@@ -17,7 +17,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
 from mezzotint.sim.metrics.header import Header, header, is_overloaded
 from mezzotint.sim.metrics.run_files import read_columns, read_config, read_summary
-from mezzotint.sim.metrics.served import ImageSpec, ServedModel, served_models
+from mezzotint.sim.metrics.served import ServedModel, served_models
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.report.labels import FlatConfig, Load, Scalar, Setting, flatten, labels, load_of, natural, seeds_of
 
@@ -74,11 +74,6 @@ class Run:
         """The names of the run's kinds of GPU."""
         named = re.compile(r"cluster\.(gpu\.name|pools\.\d+\.gpu(\.name)?)")
         return list(dict.fromkeys(str(value) for key, value in self.config.items() if named.fullmatch(key) and value))
-
-    @property
-    def images(self) -> ImageSpec | None:
-        """The images of its reference model; None in an older summary."""
-        return next((model.images for model in self.models), None)
 
     @property
     def load_verdict(self) -> str | None:

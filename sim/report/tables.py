@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mezzotint.figures.page import DASH, number
-from mezzotint.sim.metrics.header import shared
+from mezzotint.sim.metrics.header import shared, unlike_work
 from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
@@ -238,6 +238,17 @@ def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     return rows
 
 
+def quality_notes(runs: Sequence[Run]) -> dict[str, str]:
+    """Return what summaries say of quality factors: the score, and what one above 1 means, each with its systems."""
+    systems_of: dict[str, set[str]] = {}
+    for run in runs:
+        quality = run.summary.get("quality") or {}
+        said = (f"compares {quality['score']}" if quality.get("score") else None, quality.get("note"))
+        for text in filter(None, said):
+            systems_of.setdefault(_text(text), set()).add(run.family or run.series)
+    return {text: ", ".join(sorted(names, key=natural)) for text, names in systems_of.items()}
+
+
 def unknown_quality(runs: Sequence[Run]) -> dict[str, str]:
     """Return the reasons why quality is unknown, each with its systems."""
     systems_of: dict[str, set[str]] = {}
@@ -266,7 +277,7 @@ def _is_best(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad])
     others = [
         (rival, value) for rival in rivals if rival is not cell and (value := rival.mean(*column.keys)) is not None
     ]
-    is_comparable = len({rival.runs[0].images for rival in rivals}) == 1
+    is_comparable = not unlike_work([rival.runs[0].header for rival in rivals])
     if not column.better or mean is None or not others or not is_comparable:
         return False
     return all(

@@ -62,6 +62,12 @@ def image_vectors(model: ClipModel, paths: Sequence[Path], batch: int) -> Iterat
             bar.update(len(rows))
 
 
+def encode_image(model: ClipModel, path: Path) -> Floats:
+    """Return the vector of one image file, (dim,) float32 of length 1. Raises TraceError if it cannot be read."""
+    vector: Floats = _unit(model.image_vectors([_open_image(path)]))[0]
+    return vector
+
+
 def _unit(rows: Any) -> Floats:
     import torch
 

@@ -1,6 +1,7 @@
 """Scan of few artifacts, for caches whose key divides them into many small partitions."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,11 +12,19 @@ MAX_SCANNED = 64
 """Artifacts above which an index pays."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Compare each query with every artifact in the cache. It needs no vector before its artifact is in the cache."""
+
+    def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
+        return lambda: ScanFirst(source, floor, None)
+
+
 class ScanFirst:
     """Index that compares a query with each artifact, until there are more than `MAX_SCANNED`: then ``make`` makes the
-    index that goes on. The result is the same, and a partition of few artifacts takes little memory."""
+    index that goes on, None for none. The result is the same, and a partition of few artifacts takes little memory."""
 
-    def __init__(self, source: SimilaritySource, floor: float, make: Callable[[], Index]) -> None:
+    def __init__(self, source: SimilaritySource, floor: float, make: Callable[[], Index] | None) -> None:
         self._source = source
         self._floor = floor
         self._make = make
@@ -30,7 +39,7 @@ class ScanFirst:
             self._index.add(entry, row)
             return
         self._row_of[entry] = row
-        if len(self._row_of) > MAX_SCANNED:
+        if self._make is not None and len(self._row_of) > MAX_SCANNED:
             self._index = self._make()
             for held, its_row in self._row_of.items():
                 self._index.add(held, its_row)

@@ -9,6 +9,7 @@ import pytest
 from mezzotint.figures.page import DASH
 from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import beyond_noise, cells
+from mezzotint.sim.report.report import write_report
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.tables import (
     Entry,
@@ -18,6 +19,7 @@ from mezzotint.sim.report.tables import (
     different_images,
     facts,
     gpus,
+    quality_notes,
     reproduction,
     unknown_quality,
     verdict,
@@ -192,6 +194,16 @@ def test_no_run_is_best_across_different_images(is_same_work: bool, fabricate: F
             ("sdxl-mlperf, 1024x1024, 20 steps, fp8 (measured by others)", "vanilla on l40s"),
         ]
     )
+
+
+def test_quality_names_its_score_and_what_a_factor_above_one_means(fabricate: Fabricate, tmp_path: Path) -> None:
+    def edit(summary: dict[str, Any]) -> None:
+        summary["quality"] = {"factor_mean": 1.03, "score": "CLIPScore", "note": "above 1: FID says otherwise"}
+
+    fabricate("a", "vanilla", change=edit, requests=20)
+    notes = quality_notes(load_runs([tmp_path]))
+    assert notes == {"compares CLIPScore": "vanilla", "above 1: FID says otherwise": "vanilla"}
+    assert "Quality of vanilla: compares CLIPScore." in write_report([tmp_path])[0].read_text()
 
 
 def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(

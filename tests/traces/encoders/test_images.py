@@ -19,6 +19,7 @@ from mezzotint.traces.encoders import images
 from mezzotint.traces.encoders.clip import Clip
 from mezzotint.traces.encoders.images import ClipImages, GivenImages
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.made_images import TextToMadeImage
 from mezzotint.traces.similarity.real_images import TextToRealImage
 from mezzotint.traces.similarity.similarities import SimilaritySource, similarity
 from mezzotint.traces.similarity.similarity_map import Identity, PiecewiseLinear
@@ -214,6 +215,45 @@ def test_image_side_uses_the_encoder_weights(weights: Path) -> None:
     other = configured(*overrides, *named)["similarity"]
     with pytest.raises(TraceError, match="choose encoder=clip"):
         build(other, "similarity", SimilaritySource)
+
+
+def test_images_of_a_run_are_compared_once_they_are_made_as_a_folder_of_all_is(
+    weights: Path, folder: Path, tmp_path: Path
+) -> None:
+    """The same plans as with the images given beforehand. The last request's image, which no request could start from,
+    is not there."""
+    from PIL import Image
+
+    Image.open(folder / "01.jpg").save(folder / "1.png")
+    (folder / "01.jpg").unlink()
+    columns = {"request_id": list("abc"), "arrival_s": [0.0, 900, 1800], "prompt": ["a fox", "a queen", "a fox"]}
+    write(make(columns, name="three", source="a test"), tmp_path / "t.parquet")
+    words = (
+        *("system=modm-throughput", "arrivals=trace", "trace=file", f"trace.path={tmp_path / 't.parquet'}"),
+        *("encoder=clip", f"encoder.weights={weights}"),
+    )
+    made = ("similarity=text-to-made-images", "search=scan", f"similarity.folder={folder}")
+    outcomes = []
+    for chosen in (made, ("similarity=text-to-clip-images", f"similarity.images.folder={folder}")):
+        config = configured(*words, *chosen)
+        config["selector"]["thresholds"] = {5: -1.0}  # random weights reach no real threshold
+        outcomes.append(simulate(config))
+    of_run, given = (outcome.requests for outcome in outcomes)
+    assert of_run["source_id"] == given["source_id"]
+    assert of_run["similarity"].to_pylist()[1:] == pytest.approx(given["similarity"].to_pylist()[1:], abs=1e-5)
+    said = {row["what"]: row["source"] for row in outcomes[0].summary["assumptions"]}
+    assert said["text-to-image similarity"].startswith("measured on the images that the run makes")
+
+
+def test_image_that_was_not_made_is_refused(weights: Path, tmp_path: Path, text: npt.NDArray[np.float32]) -> None:
+    source = TextToMadeImage(tmp_path, str(weights))
+    source.bind(np.zeros((3, 24), np.float32), np.random.default_rng(0), Identity())
+    with pytest.raises(TraceError, match=r"1\.png: not made yet.*search=scan"):
+        source.artifacts(np.array([1]))
+    with pytest.raises(TraceError, match="expected 8 as the encoder gives"):
+        source.bind(text, np.random.default_rng(0), Identity())
+    with pytest.raises(TraceError, match=r"give backend\.images"):
+        TextToMadeImage(None, str(weights))
 
 
 def test_run_with_clip_on_both_sides_reports_the_best_cosine(weights: Path, folder: Path, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ NEEDED = {
     },
     "similarity=text-to-clip-images": ["similarity.images.folder=f", "similarity.images.weights=f"],
     "similarity=text-to-given-images": ["similarity.images.path=v.npy"],
+    "similarity=text-to-made-images": ["similarity.folder=f", "similarity.weights=f"],
 }
 """The required groups, and the combinations of choices that are refused."""
 
