@@ -258,6 +258,7 @@ class _Catalogue:
         rents = "startup_s" in controller  # of a controller that orders GPUs while a run goes on
         cache: Start | None = None if not has_cache else "empty" if self._cache == "empty" else "warm"
         is_plain = plain.get("cache") is None and str(plain["executor"][TARGET]).endswith(".Sequential")
+        can_repeat = not has_cache and plain.get("group_policy") is None
         composed = []
         for name, few in itertools.product(names, FEW if others else (0,)):
             config = self._compose(*words, f"cluster={'pools' if few else first}", f"models={name}")
@@ -274,7 +275,8 @@ class _Catalogue:
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidate = Candidate(
                 design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
-                *rate_key(config), service, is_plain, self._work(config, first), cache, step=_group_size(plain),
+                *rate_key(config), service, is_plain, can_repeat, self._work(config, first), cache,
+                step=_group_size(plain),
                 period_s=_longest_period_s(controller),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
