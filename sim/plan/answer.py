@@ -519,7 +519,7 @@ class _Planner:
         idle = 1 - gpus_kept_busy(summary, devices) / devices
         if idle <= 0:
             return MAX_PASSES + 1
-        return math.ceil(RELAXATIONS / idle**2 / summary["requests"]["arrived"])
+        return math.ceil(RELAXATIONS / idle**2 / int(summary["requests"]["arrived"]))
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
         """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""

@@ -33,7 +33,7 @@ from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
 
 CACHES = ("nirvana", "modm-quality", "modm-throughput")
-"""Designs with a cache of a plan that names none, for requests with prompts."""
+"""Designs with a cache of a plan that names none, for images of requests with prompts."""
 
 ADDONS = ("diffusers", "swiftdiffusion")
 """Designs of a plan that names none, for requests with ControlNets or LoRAs and profiles with their times."""
@@ -82,7 +82,8 @@ def find_candidates(options: Options, traffic: Traffic, words: Sequence[str]) ->
     left_out: dict[str, dict[str, list[str]]] = {}  # reason -> kinds of GPUs -> designs
     named = [name for design in options.design or () for name in _expand(design)]
     for kinds in catalogue.clusters:
-        designs, baselines = named or catalogue.designs(kinds), []
+        designs = named or catalogue.designs(kinds)
+        baselines: list[_Composed] = []
         for design in [*designs, *([] if set(designs) & set(BASELINES) else [catalogue.baseline])]:
             try:
                 (baselines if design in BASELINES else found).extend(catalogue.combine(design, kinds))
@@ -197,11 +198,12 @@ class _Catalogue:
         """Return the designs of a plan that names none, on a kind of GPU or two."""
         if self._serves_addons(kinds):
             return list(ADDONS)
-        designs = [BASELINES[0], *(CACHES if self._traffic.has_prompts else ())]
-        if len(kinds) == 1 and (profile := self._profiles[kinds[0]].get(self._large)) is not None:
-            batches = [point.batch for point in profile.step if 1 < point.batch <= MAX_BATCH]
-            if batches:
-                cap = max(batches)
+        profile = self._profiles[kinds[0]].get(self._large)
+        makes_videos = profile is not None and any(point.frames > 1 for point in profile.step)
+        designs = [BASELINES[0], *(CACHES if self._traffic.has_prompts and not makes_videos else ())]
+        if len(kinds) == 1 and profile is not None:
+            cap = min(max((point.batch for point in profile.step), default=1), MAX_BATCH)
+            if cap > 1:
                 designs.insert(1, "batch-server" + ("" if cap == MAX_BATCH else f" scheduler.max_batch={cap}"))
             degrees = sorted(profile.group_tables)
             designs += dict.fromkeys(design.format(degree) for design in DEGREES for degree in degrees)

@@ -179,6 +179,7 @@ def _busiest_hour(traffic: Traffic, folder: Path) -> tuple[Traffic, str]:
     lead = first - int(np.searchsorted(arrival_s, arrival_s[first] - LEAD_S))
     earlier = min(first - lead, STEADY_ROWS)
     begin, paths = first - lead, []
+    folder.mkdir(parents=True, exist_ok=True)
     for name, row in (("busiest-hour", begin - earlier), ("busiest-hour-alone", begin)):
         table = trace.table.slice(row, last - row)
         own_s = np.maximum(arrival_s[row:last] - arrival_s[begin], 0.0)  # the run begins with the first that is served
