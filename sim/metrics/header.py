@@ -183,7 +183,7 @@ def run_line(summary: Mapping[str, Any], config: Mapping[str, Any], overrides: s
     parts = [f"{verdict}{completed}, p95 {_seconds(latency_s['p95'])}{over}"]
     about, end = header(summary, config), f" -> {folder}" if folder else ""
     room = max(MAX_RUN_LINE - 1 - len(name) - len(end), len(parts[0]))
-    return name + _fit([*parts, about.load, about.work, about.times.partition(",")[0]], room) + end
+    return name + _fit([*parts, _short_load(summary), about.work, about.times.partition(",")[0]], room) + end
 
 
 def _fit(parts: Sequence[str], room: int) -> str:
@@ -284,7 +284,12 @@ def arrivals_text(arrivals: Mapping[str, Any]) -> str:
         return f"its own times{speed}" + ("" if speedup == 1.0 else f", {speedup:g} times as fast")
     if not kind:
         return "arrivals not recorded"
-    return f"{re.sub('(?<=[a-z])(?=[A-Z])', ' ', kind).lower()} arrivals{speed}"
+    return f"{in_words(kind)} arrivals{speed}"
+
+
+def in_words(name: str) -> str:
+    """Return the name of a class in words: "global monitor"."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
 def _state(summary: Mapping[str, Any]) -> str:
@@ -293,20 +298,26 @@ def _state(summary: Mapping[str, Any]) -> str:
     if not state:
         return "state not recorded"
     cache = {"empty": "cache empty at the start", "preloaded": f"cache filled with {state['preloaded']:,} requests"}
-    periods = [f"{number(count, 2)} periods of {name}" for name, count in (state.get("periods") or {}).items()]
+    none = "hits declared" if (summary["cache"] or {}).get("hit_rate") is not None else "no cache"
+    periods = [
+        f"{number(count, 2)} periods of {in_words(name)}" for name, count in (state.get("periods") or {}).items()
+    ]
     left_out = f"first {duration(state['warmup_s'])} left out" if state["warmup_s"] else "nothing left out at the start"
     rule = f" ({state['warmup_rule']})" if state["warmup_s"] and state["warmup_rule"] else ""
     measured = ", ".join([f"{duration(state['span_s'])} measured", *periods])
-    return "; ".join([cache.get(state["cache_start"], "no cache"), measured, left_out + rule])
+    note = printable(state.get("note") or "")
+    return "; ".join(filter(None, [cache.get(state["cache_start"], none), measured, left_out + rule, note]))
 
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:
     """Return True if the run served less than was offered."""
-    return bool(summary["load"]["verdict"] == "overloaded")
+    return bool((summary["load"] or {}).get("verdict") == "overloaded")
 
 
 def _load(summary: Mapping[str, Any]) -> str:
     load, requests = summary["load"], summary["requests"]
+    if load is None:
+        return "not recorded"
     text = f"offered {_rate(load['offered_rpm'])} a minute, served {_rate(load['served_rpm'])}"
     if load["verdict"] == "below":
         return f"{text}: below capacity"
@@ -315,6 +326,13 @@ def _load(summary: Mapping[str, Any]) -> str:
     growth, lost = load["growth_per_hour"], 1 - requests["completed"] / requests["arrived"]
     waiting = f", {number(growth, 2)} more waiting an hour" if growth and growth >= 1 else ""
     return f"{text}: overloaded{waiting}{f', {percent(lost)} lost' if lost else ''}"
+
+
+def _short_load(summary: Mapping[str, Any]) -> str:
+    load = summary["load"] or {}
+    offered, served = (_rate(load.get(name)) for name in ("offered_rpm", "served_rpm"))
+    verdict = {"below": ", below capacity", "undecided": ", load undecided"}.get(load.get("verdict", ""), "")
+    return f"{served}{'' if served == offered else f' of {offered}'} a minute{verdict}"
 
 
 def _goodput(summary: Mapping[str, Any]) -> str:

@@ -333,7 +333,6 @@ class MeasuredWindow:
         return load(
             self._record.request_columns,
             self.start_s,
-            self._full.total_s[run.workload.preload :],
             idle_s,
             gpus,
             is_closed=len(run.workload.schedule.times) < run.workload.rows,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Start
@@ -190,8 +191,8 @@ def _busiest_hour(traffic: Traffic, folder: Path) -> tuple[Traffic, str]:
             hour = part
     rate_rpm, mean_rpm = (last - first) / 60, 60 * len(trace) / trace.span_s
     load = (
-        f"the busiest hour of {traffic.name} ({rate_rpm:.3g} requests per minute; {mean_rpm:.3g} in the mean of its "
-        f"{trace.span_s / HOUR_S:.3g} h)"
+        f"the busiest hour of {traffic.name} ({number(rate_rpm, 3)} requests per minute; {number(mean_rpm, 3)} in the "
+        f"mean of its {number(trace.span_s / HOUR_S, 3)} h)"
     )
     words = (*(word for word in traffic.words if not word.startswith("trace.path=")), f"trace.path={paths[0]}")
     busy = replace(
@@ -241,8 +242,9 @@ def find_starts(
     periods = 60 * (served - traffic.lead) / rate_rpm / period_s if rate_rpm and period_s else math.inf
     if periods < PERIODS:
         notes.append(
-            f"{traffic.name} is short: {served - traffic.lead:,} requests are {periods:.2g} periods of the slowest "
-            f"controller ({period_s:g} s); below {PERIODS} its start may show; take a longer trace or a lower rate"
+            f"{traffic.name} is short: {served - traffic.lead:,} requests are {number(periods, 2)} periods of the "
+            f"slowest controller ({period_s:g} s); below {PERIODS} its start may show; "
+            "take a longer trace or a lower rate"
         )
     return starts, earlier, notes
 

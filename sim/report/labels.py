@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mezzotint.files.printable import printable
+from mezzotint.sim.metrics.header import in_words
 
 Scalar = str | int | float | bool | None
 FlatConfig = Mapping[str, Scalar]
@@ -65,7 +66,7 @@ def load_of(config: FlatConfig) -> Load:
         for key, value in config.items()
         if key.startswith("arrivals.") and value is not None and not _is_seed(key)
     }
-    kind = re.sub("(?<=[a-z])(?=[A-Z])", " ", short_value(facts.pop("_target_", "unrecorded"))).lower()
+    kind = in_words(short_value(facts.pop("_target_", "unrecorded")))
     detail = ", ".join(f"{key}={value}" for key, value in sorted(facts.items()))
     return Load(None, f"{kind} arrivals" + (f" ({detail})" if detail else ""))
 

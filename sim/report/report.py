@@ -1,7 +1,9 @@
 """`mezzotint report`: a self-contained HTML file, and its figures as SVG."""
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +29,7 @@ from mezzotint.sim.report.figures.palette import families_of, series_of, series_
 from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
-from mezzotint.sim.report.sensitivity import PERCENTILES, rerun_s, sensitivities
+from mezzotint.sim.report.sensitivity import PERCENTILES, Sensitivity, rerun_s, sensitivities
 from mezzotint.sim.report.vllm_omni import vllm_omni
 
 
@@ -64,7 +66,8 @@ def report(
         ConfigError: the runs cannot be reported on; the message says what to do.
     """
     if format_ == "html":
-        print(*write_report(dirs, output, title, reruns_s), sep="\n")
+        say = partial(print, file=sys.stderr)  # standard output has the files alone
+        print(*write_report(dirs, output, title, reruns_s, say), sep="\n")
         return
     if output is not None:
         check_ours(output, ConfigError, "results of a run", b"{", b'"backend": "mezzotint"')
@@ -82,9 +85,16 @@ _FIGURES: dict[str, dict[str, Any]] = yaml.safe_load(
 
 
 def write_report(
-    dirs: Sequence[Path], out: Path | None = None, title: str | None = None, reruns_s: float = 0.0
+    dirs: Sequence[Path],
+    out: Path | None = None,
+    title: str | None = None,
+    reruns_s: float = 0.0,
+    say: Callable[[str], object] = lambda _: None,
 ) -> list[Path]:
     """Compare every finished run in or below `dirs`, with the options of `mezzotint report`.
+
+    Args:
+        say: takes the lines of the header, for a terminal.
 
     Returns:
         The HTML file, then the SVG files in `figures` beside it. The same runs give the same bytes.
@@ -97,7 +107,11 @@ def write_report(
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
     runs = load_runs(dirs)
     figures = _figures(runs)
-    html_text = _page(runs, figures, title or _title(runs), reruns_s)
+    bands = sensitivities(runs, reruns_s)
+    facts = tables.facts(runs, {(band.run.series, band.run.load): band.decides for band in bands})
+    for name, text in facts[0]:
+        say(f"{name}: {text}")
+    html_text = _page(runs, figures, title or _title(runs), bands, facts, has_reruns=reruns_s > 0)
     folder = html.parent / "figures"
     paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
@@ -113,9 +127,16 @@ def write_report(
     return [html, *(paths[name] for name in figures)]
 
 
-def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, reruns_s: float) -> str:
-    rows, bands = tables.comparison(runs), sensitivities(runs, reruns_s)
-    facts, differing = tables.facts(runs)
+def _page(
+    runs: Sequence[Run],
+    figures: Mapping[str, PageFigure],
+    title: str,
+    bands: Sequence[Sensitivity],
+    facts: tables.Facts,
+    *,
+    has_reruns: bool,
+) -> str:
+    rows, (common, differing) = tables.comparison(runs), facts
     body = render(
         "mezzotint.sim.report",
         "report.html.jinja",
@@ -128,7 +149,7 @@ def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, re
         repeated=len(runs) - sum(len(cell.runs) for cell, _ in rows),
         dash=DASH,
         sensitivities=bands,
-        reruns=reruns_s > 0,
+        reruns=has_reruns,
         reruns_s=sum(rerun_s(band.run) for band in bands),
         percentiles=PERCENTILES,
         example=EXAMPLE,
@@ -143,7 +164,7 @@ def _page(runs: Sequence[Run], figures: Mapping[str, PageFigure], title: str, re
         Markup(body),  # the template has escaped it
         generator="mezzotint report",
         warnings=caveats(runs),
-        facts=facts,
+        facts=common,
     )
 
 

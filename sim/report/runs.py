@@ -15,7 +15,7 @@ from tqdm import tqdm
 from mezzotint.files.printable import printable
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, SUMMARY
-from mezzotint.sim.metrics.header import Header, header
+from mezzotint.sim.metrics.header import Header, header, is_overloaded
 from mezzotint.sim.metrics.run_files import read_columns, read_config, read_summary
 from mezzotint.sim.metrics.served import ImageSpec, ServedModel, served_models
 from mezzotint.sim.metrics.summary_keys import number_at
@@ -83,7 +83,7 @@ class Run:
     @property
     def is_overloaded(self) -> bool:
         """True if the system served less than was offered."""
-        return bool(self.summary["load"]["verdict"] == "overloaded")
+        return is_overloaded(self.summary)
 
     @property
     def seed(self) -> int | None:

@@ -4,16 +4,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from mezzotint.figures.page import DASH, number
-from mezzotint.sim.metrics.header import header, shared
-from mezzotint.sim.metrics.run_files import read_config
+from mezzotint.sim.metrics.header import shared
 from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
-from mezzotint.sim.report.labels import natural, short_value
+from mezzotint.sim.report.labels import Load, natural, short_value
 from mezzotint.sim.report.runs import Run
 
 QUALITY = ("quality", "factor_mean")
@@ -28,6 +28,10 @@ _MAX_WORDS = 3
 
 _MASK = "\0"
 _NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
+
+
+Facts = tuple[list[tuple[str, str]], list[tuple[str, tuple[str, ...]]]]
+"""Rows (name, words), and rows that differ (name, words of each run)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +178,18 @@ def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
     return ", ".join(parts)
 
 
-def facts(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[str, tuple[str, ...]]]]:
+def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = MappingProxyType({})) -> Facts:
     """Return the rows of the runs' headers in one, and those that differ with the words of each run, in order.
 
     Words that differ in numbers alone are one, with the range of each number. Of several words, each has its systems.
+
+    Args:
+        decides: what results rest on, by series and load, where reruns have found it.
     """
-    abouts = [header(run.summary, read_config(run.path)) for run in runs]
+    found_by = [decides.get((run.series, run.load)) for run in runs]
+    abouts = [
+        replace(run.header, rests_on=text) if text else run.header for run, text in zip(runs, found_by, strict=True)
+    ]
     differing = dict(shared(abouts)[1])
     found = []
     for name, text in abouts[0].rows:

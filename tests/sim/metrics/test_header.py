@@ -14,7 +14,7 @@ MODEL = {
 LOAD = {"offered_rpm": 12.2, "served_rpm": 11.93, "growth_per_hour": 34.2, "verdict": "overloaded", "note": None}
 STATE = {
     **{"cache_start": "empty", "preloaded": 0, "warmup_s": 180.0, "warmup_rule": "MSER-5", "span_s": 1320.0},
-    "periods": {"the monitor": 7.3},
+    **{"periods": {"GlobalMonitor": 7.3}, "note": None},
 }
 
 
@@ -22,6 +22,7 @@ def summary(**changes: Any) -> dict[str, Any]:
     return {
         **{"system": "nirvana", "trace": {"name": "log"}, "models": [MODEL], "load": LOAD, "state": STATE},
         **{"requests": {"arrived": 300, "completed": 298}, "latency_s": {"p95": 131.26}, "throughput_rpm": 11.9},
+        "cache": {"hit_rate": None},
         "slo": {"2x": {"violation_rate": 0.956, "goodput_rpm": 0.51}},
         **changes,
     }
@@ -40,7 +41,7 @@ def test_header_names_work_basis_traffic_state_and_load() -> None:
     assert found["times"] == "measured by others (MLPerf Inference v5.1, Sep 2025), known to 15.0 %"
     assert found["traffic"] == "log: poisson arrivals at 12.2 a minute"
     assert found["state"] == (
-        "cache empty at the start; 22 min measured, 7.3 periods of the monitor; first 3 min left out (MSER-5)"
+        "cache empty at the start; 22 min measured, 7.3 periods of global monitor; first 3 min left out (MSER-5)"
     )
     assert found["load"] == "offered 12.2 a minute, served 11.9: overloaded, 34 more waiting an hour, 0.7 % lost"
     assert found["goodput"] == "0.51 a minute within 2x"
@@ -86,3 +87,11 @@ def test_header_of_an_older_summary_says_what_is_not_recorded() -> None:
     assert rows["work"] == "model not known"
     assert rows["state"] == "state not recorded"
     assert rows["goodput"] == "no limit was set"
+
+
+def test_declared_hits_are_no_cache_and_too_few_periods_are_said() -> None:
+    found = headed(
+        cache={"hit_rate": 0.4}, state=STATE | {"cache_start": None, "note": "GlobalMonitor decided 2 times"}
+    )
+    assert found.state.startswith("hits declared; 22 min measured")
+    assert found.state.endswith("; GlobalMonitor decided 2 times")

@@ -11,6 +11,7 @@ from mezzotint.sim.plan.answer import Plan, gpus_kept_busy, pareto_front
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.traces.table.trace import make, write
+from tests.sim.plan.conftest import REQUESTS
 
 Ask = Callable[..., Plan]
 
@@ -120,6 +121,15 @@ def test_slower_service_never_needs_fewer_gpus_and_headroom_holds_the_load(ask: 
         assert carries >= 1.0
         assert misses is None or misses > carries
         assert each.gpus_kept_busy <= each.result.gpus
+
+
+def test_gpus_at_the_known_error_are_those_of_a_plan_with_longer_times(ask: Ask) -> None:
+    overrides = [f"trace.requests={REQUESTS}", "trace.history=0"]
+    (best,) = ask(overrides=overrides, target=["p95<4s"]).ranked
+    longer = f"backend.service_factor={1 + best.error}"
+    (slower,) = ask(overrides=[*overrides, longer], target=["p95<4s"]).ranked
+    assert best.gpus_if_slower == slower.result.gpus > best.result.gpus
+    assert best.rests_on.startswith("with times 15.0 % longer (known to 15.0 %)")
 
 
 @pytest.mark.parametrize("rate_rpm", [20.0, 400.0])

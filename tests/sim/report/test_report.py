@@ -38,7 +38,9 @@ def test_report_is_self_contained_and_has_the_same_bytes_again(four: Path, tmp_p
 
 def test_report_command_prints_its_files(four: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(four), "--title", "T"]) == 0
-    lines = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[0].startswith("work: "), "the header goes to the terminal"
+    lines = [Path(line) for line in printed.out.splitlines()]
     assert lines[0] == four / "report.html"
     assert all(line.is_file() for line in lines)
     assert len(lines) == 7

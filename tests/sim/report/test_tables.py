@@ -202,15 +202,14 @@ def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(
 
             def edit(summary: dict[str, Any], rate: float = rate) -> None:
                 summary["throughput_rpm"] = rate
-                summary["backlog"] = {"grows": summary["system"] == "vanilla" and rate == 10.0}
+                verdict = "overloaded" if summary["system"] == "vanilla" and rate == 10.0 else "below"
+                summary["load"] |= {"offered_rpm": rate, "served_rpm": rate, "growth_per_hour": 0.0, "verdict": verdict}
 
             fabricate(f"{system}-{rate:g}", system, rate_rpm=rate, requests=20, change=edit)
     rows, differing = facts(load_runs([tmp_path]))
     shown = dict(rows)
     assert shown["traffic"] == "synthetic: poisson arrivals at 6 to 10 a minute"
-    assert (
-        shown["load"]
-        == "served 6 to 10 a minute (nirvana, vanilla (1 of 2)); served 10 a minute: overloaded (vanilla (1 of 2))"
-    )
+    below = "offered 6 to 10 a minute, served 6 to 10: below capacity (nirvana, vanilla (1 of 2))"
+    assert shown["load"] == f"{below}; offered 10 a minute, served 10: overloaded (vanilla (1 of 2))"
     assert [name for name, _ in differing] == ["traffic", "load"]
     assert all(len(values) == 4 for _, values in differing)
