@@ -21,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 from omegaconf import DictConfig, OmegaConf
 
+from mezzotint.figures.page import number
 from mezzotint.figures.palette import COLOURS, GREY, house_style, plain_numbers
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.plan.rate import RATE, rate_key
@@ -259,7 +260,8 @@ def sentence(system: str, spec: CapacitySpec, capacity: Capacity) -> str:
     rate, share, grows = capacity.rate_rpm, capacity.violation_rate, capacity.overloads
     queue = f", {grows} of {len(spec.seeds)} replications are overloaded" if grows else ""
     return (
-        f"{system}: {rate.mean:.4g} requests per minute ({spec.interval_words} {rate.low:.4g} to {rate.high:.4g}) "
+        f"{system}: {number(rate.mean)} requests per minute "
+        f"({spec.interval_words} {number(rate.low)} to {number(rate.high)}) "
         f"with at most {spec.violations:.1%} over {spec.slo}; "
         f"at that rate {share.mean:.1%} ({share.low:.1%} to {share.high:.1%}) of the requests exceed the limit{queue}"
     )
@@ -293,7 +295,8 @@ def draw(system: str, spec: CapacitySpec, capacity: Capacity) -> Figure:
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.set(xlabel="Request rate (requests/min)", ylabel=f"Requests over the limit, {limit_text(spec.slo)}")
     panel.set_title(
-        f"{system}: {rate.mean:.3g} requests per minute ({spec.interval_words} {rate.low:.3g} to {rate.high:.3g})",
+        f"{system}: {number(rate.mean, 3)} requests per minute "
+        f"({spec.interval_words} {number(rate.low, 3)} to {number(rate.high, 3)})",
         loc="left",
         fontsize=10,
     )

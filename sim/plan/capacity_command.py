@@ -8,6 +8,7 @@ from typing import Annotated
 from omegaconf import OmegaConf
 from typer import Option
 
+from mezzotint.figures.page import number
 from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place, make_free_folder
@@ -134,7 +135,7 @@ def capacity(
     if own_rpm is not None:
         single = "; a single log, so the interval is what bisection left open" if count == 1 else ""
         print(
-            f"arrivals: the trace's own times, {scale:.4g} times as fast; "
-            f"its own mean rate is {own_rpm:.4g} requests per minute{single}"
+            f"arrivals: the trace's own times, {number(scale)} times as fast; "
+            f"its own mean rate is {number(own_rpm)} requests per minute{single}"
         )
     print(*reversed(targets), sep="\n")

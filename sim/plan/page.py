@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -50,12 +51,12 @@ def sentence(plan: Plan) -> str:
     """Return the answer in a sentence or two."""
     goal, load = goal_text(plan), plan.spec.load
     if not plan.ranked:
-        infeasible = [each for each in plan.unranked if each.kind == "infeasible"]
+        infeasible = [one for one in plan.unranked if one.kind == "infeasible"]
         close = infeasible or plan.unranked
-        reasons = "; ".join(f"{_series(plan, each.candidate)}: {each.reason}" for each in close[:2])
+        reasons = "; ".join(f"{_series(plan, one.candidate)}: {one.reason}" for one in close[:2])
         start = "" if infeasible else "No candidate could run: "
         return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {start}{reasons}."
-    best, *others = plan.ranked
+    best, *others = next(iter(plan.works.values()))
     text = f"{cluster_name(plan, best.result)} serves {load} with {goal}{_price_words(best.result)}"
     usd = best.result.numbers["usd_per_image"]
     carries, fails = best.headroom
@@ -68,7 +69,7 @@ def sentence(plan: Plan) -> str:
             f"; {_slower_words(best)}.",
             _saving_words(best),
             _cache_words(best),
-            *(f" Next: {cluster_name(plan, each.result)}{_price_words(each.result)}." for each in others[:1]),
+            *(f" Next: {cluster_name(plan, one.result)}{_price_words(one.result)}." for one in others[:1]),
         ]
     )
 
@@ -95,7 +96,7 @@ def _short(design: str) -> str:
 
 def _models(plan: Plan, candidate: Candidate) -> str:
     """Return the models of a candidate after a comma; empty if all clusters that ran have the same."""
-    has_choice = len({each.candidate.models for each in plan.clusters}) > 1
+    has_choice = len({one.candidate.models for one in plan.clusters}) > 1
     return f", {candidate.models}" if has_choice else ""
 
 
@@ -106,7 +107,7 @@ def _series(plan: Plan, candidate: Candidate) -> str:
 
 def product(plan: Plan) -> str:
     """Return what the models of a plan make: ``images`` or ``videos``."""
-    return "videos" if any(makes_videos(each.summary) for each in plan.ranked) else "images"
+    return "videos" if any(makes_videos(one.summary) for one in plan.ranked) else "images"
 
 
 def _price_words(result: ClusterResult) -> str:
@@ -173,17 +174,17 @@ class Column:
 def columns(plan: Plan) -> list[Column]:
     """Return the columns of the ranking that have a value for some cluster."""
     usd_1000 = f"$ per 1,000 {product(plan)}"
-    has_prices = any(each.result.usd_per_h is not None for each in plan.ranked)
-    usd_per_h = Column("$ per hour", "", lambda each: _dollars(each.result.usd_per_h, NO_PRICE))
+    has_prices = any(one.result.usd_per_h is not None for one in plan.ranked)
+    usd_per_h = Column("$ per hour", "", lambda one: _dollars(one.result.usd_per_h, NO_PRICE))
     made = [
-        Column("cluster", "", lambda each: each.result.cluster, is_name=True),
-        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        Column("cluster", "", lambda one: one.result.cluster, is_name=True),
+        Column("design", "", lambda one: design_name(plan, one.result.candidate), is_name=True),
         *([usd_per_h] if has_prices else []),
         Column("saving", "$ per hour", _usd_saving) if has_prices else Column("saving", "GPUs", _gpus_saving),
         _target_column(plan.spec.targets[0]),
-        Column(usd_1000, "", lambda each: _dollars(each.result.numbers["usd_per_image"], DASH, 1000)),
+        Column(usd_1000, "", lambda one: _dollars(one.result.numbers["usd_per_image"], DASH, 1000)),
         Column("quality", "", _reader("quality")),
-        Column("load up to", "", lambda each: f"{each.headroom[0]:g}x" + (" or more" * (each.headroom[1] is None))),
+        Column("load up to", "", lambda one: f"{one.headroom[0]:g}x" + (" or more" * (one.headroom[1] is None))),
         Column("GPUs at error", "", _gpus_at_error),
         Column("cache empty", "", _from_empty, is_name=True),
         Column("service times", "", basis, is_name=True),
@@ -194,25 +195,25 @@ def columns(plan: Plan) -> list[Column]:
 def details(plan: Plan) -> list[Column]:
     """Return the columns of what a reader looks up: every latency, energy, and the least number of GPUs."""
     made = [
-        Column("cluster", "", lambda each: each.result.cluster, is_name=True),
-        Column("design", "", lambda each: design_name(plan, each.result.candidate), is_name=True),
+        Column("cluster", "", lambda one: one.result.cluster, is_name=True),
+        Column("design", "", lambda one: design_name(plan, one.result.candidate), is_name=True),
         *map(_target_column, plan.spec.targets[1:]),
         *(Column(name, "s", _reader(f"{name}_s")) for name in ("mean", "p50", "p90", "p95", "p99")),
         Column(f"energy per {product(plan)[:-1]}", "kJ", _reader("energy_j_per_image", 0.001)),
-        Column("GPUs at least", "", lambda each: f"{each.gpus_kept_busy:.1f}"),
+        Column("GPUs at least", "", lambda one: f"{one.gpus_kept_busy:.1f}"),
         Column(
             f"$ per 1,000 {product(plan)} at the mean rate",
             "",
-            lambda each: _dollars(each.usd_per_image_at_mean, DASH, 1000),
+            lambda one: _dollars(one.usd_per_image_at_mean, DASH, 1000),
         ),
-        Column("seeds", "", lambda each: str(each.result.replications)),
+        Column("seeds", "", lambda one: str(one.result.replications)),
     ]
     return _known(plan, made)
 
 
 def _known(plan: Plan, made: Sequence[Column]) -> list[Column]:
     """Return the columns that have a value for some cluster."""
-    return [column for column in made if any(column.text(each) != DASH for each in plan.ranked)]
+    return [column for column in made if any(column.text(one) != DASH for one in plan.ranked)]
 
 
 def _title(target: Target) -> tuple[str, str]:
@@ -229,30 +230,30 @@ def _target_column(target: Target) -> Column:
     return Column(name, unit, _reader(target.key, 100.0 if unit == "%" else 1.0))
 
 
-def _usd_saving(each: Ranked) -> str:
-    return _no_saving(each) if each.saving is None else _dollars(each.saving.usd_per_h, DASH)
+def _usd_saving(one: Ranked) -> str:
+    return _no_saving(one) if one.saving is None else _dollars(one.saving.usd_per_h, DASH)
 
 
-def _gpus_saving(each: Ranked) -> str:
-    return _no_saving(each) if each.saving is None or each.saving.gpus is None else str(each.saving.gpus)
+def _gpus_saving(one: Ranked) -> str:
+    return _no_saving(one) if one.saving is None or one.saving.gpus is None else str(one.saving.gpus)
 
 
-def _no_saving(each: Ranked) -> str:
-    return "baseline" if each.result.candidate.is_baseline else DASH
+def _no_saving(one: Ranked) -> str:
+    return "baseline" if one.result.candidate.is_baseline else DASH
 
 
-def _from_empty(each: Ranked) -> str:
-    if each.warming is None:
+def _from_empty(one: Ranked) -> str:
+    if one.warming is None:
         return DASH
-    return "none in range" if each.from_empty is None else each.from_empty.cluster
+    return "none in range" if one.from_empty is None else one.from_empty.cluster
 
 
 def _reader(name: str, scale: float = 1.0) -> Callable[[Ranked], str]:
-    return lambda each: _number(each, name, scale)
+    return lambda one: _number(one, name, scale)
 
 
-def _number(each: Ranked, name: str, scale: float = 1.0) -> str:
-    value = each.result.numbers[name]
+def _number(one: Ranked, name: str, scale: float = 1.0) -> str:
+    value = one.result.numbers[name]
     return DASH if value is None else number(scale * value, 3, zeros=True)
 
 
@@ -260,18 +261,18 @@ def _dollars(usd: float | None, unknown: str, scale: float = 1.0) -> str:
     return unknown if usd is None else f"{scale * usd:,.2f}"
 
 
-def _gpus_at_error(each: Ranked) -> str:
-    if each.gpus_if_slower is None:
-        return f"over {each.result.candidate.devices(each.most_gpus)}"
-    return str(each.gpus_if_slower)
+def _gpus_at_error(one: Ranked) -> str:
+    if one.gpus_if_slower is None:
+        return f"over {one.result.candidate.devices(one.most_gpus)}"
+    return str(one.gpus_if_slower)
 
 
-def basis(each: Ranked) -> str:
+def basis(one: Ranked) -> str:
     """Return where the service times come from, with their known error, by model if they differ."""
     texts = {
         row["model"]: row["basis"]
         + (", error not known" if row["service_error"] is None else f", known to {_share(row['service_error'])}")
-        for row in each.summary["models"]
+        for row in one.summary["models"]
     }
     if len(set(texts.values())) == 1:
         return str(next(iter(texts.values())))
@@ -282,10 +283,10 @@ def headers(plan: Plan) -> list[Header]:
     """Return the header of each ranked cluster, from its first run."""
     return [
         replace(
-            header(each.summary, each.result.candidate.config(each.result.gpus, plan.spec.seed, 1.0, 1.0)),
-            rests_on=each.rests_on,
+            header(one.summary, one.result.candidate.config(one.result.gpus, plan.spec.seed, 1.0, 1.0)),
+            rests_on=one.rests_on,
         )
-        for each in plan.ranked
+        for one in plan.ranked
     ]
 
 
@@ -298,11 +299,15 @@ def table_lines(plan: Plan) -> list[str]:
     """Return the ranked table as aligned lines, then a line for each candidate that is not ranked."""
     shown = columns(plan)
     titles = [f"{column.title} [{column.unit}]" if column.unit else column.title for column in shown]
-    cells = [titles, *([column.text(each) for column in shown] for each in plan.ranked)] if plan.ranked else []
+    cells = [titles, *([column.text(one) for column in shown] for one in plan.ranked)] if plan.ranked else []
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    if len(plan.works) > 1:
+        rest = iter(lines[1:])
+        groups = ((f"{work}:", *islice(rest, len(ones))) for work, ones in plan.works.items())
+        lines = [lines[0], *(line for group in groups for line in group)]
     about = [f"{name}: {text}" for name, text in facts(headers(plan))]
-    unranked = [f"{each.kind}: {each.candidate.name}: {each.reason}" for each in plan.unranked]
+    unranked = [f"{one.kind}: {one.candidate.name}: {one.reason}" for one in plan.unranked]
     return [*about, *lines, *unranked, *plan.notes]
 
 
@@ -314,28 +319,28 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
         "question": asdict(plan.spec) | {"targets": [target.text for target in plan.spec.targets]},
         "answer": sentence(plan),
         "ranked": [
-            _cluster(each.result)
+            _cluster(one.result)
             | {
                 "header": dict(about.rows),
-                "headroom": {"carries": each.headroom[0], "misses": each.headroom[1], "tried": list(HEADROOM_FACTORS)},
-                "service_error": each.error,
-                "service_error_is_stated": each.error_is_stated,
-                "gpus_if_service_error": each.gpus_if_slower,
-                "work": each.work,
-                "cache": each.result.candidate.cache,
-                "saving": None if each.saving is None else asdict(each.saving),
-                "from_empty": None if each.from_empty is None else _cluster(each.from_empty),
-                "warming": None if each.warming is None else asdict(each.warming),
-                "usd_per_image_at_mean_rate": each.usd_per_image_at_mean,
-                "gpus_at_least": each.gpus_kept_busy,
-                "not_monotone_at": list(each.not_monotone),
-                "models": each.summary["models"],
-                "assumptions": each.summary["assumptions"],
+                "headroom": {"carries": one.headroom[0], "misses": one.headroom[1], "tried": list(HEADROOM_FACTORS)},
+                "service_error": one.error,
+                "service_error_is_stated": one.error_is_stated,
+                "gpus_if_service_error": one.gpus_if_slower,
+                "work": one.work,
+                "cache": one.result.candidate.cache,
+                "saving": None if one.saving is None else asdict(one.saving),
+                "from_empty": None if one.from_empty is None else _cluster(one.from_empty),
+                "warming": None if one.warming is None else asdict(one.warming),
+                "usd_per_image_at_mean_rate": one.usd_per_image_at_mean,
+                "gpus_at_least": one.gpus_kept_busy,
+                "not_monotone_at": list(one.not_monotone),
+                "models": one.summary["models"],
+                "assumptions": one.summary["assumptions"],
             }
-            for each, about in zip(plan.ranked, headers(plan), strict=True)
+            for one, about in zip(plan.ranked, headers(plan), strict=True)
         ],
-        "not_ranked": [_unranked(each) for each in plan.unranked],
-        "clusters": [_cluster(each) for each in plan.clusters],
+        "not_ranked": [_unranked(one) for one in plan.unranked],
+        "clusters": [_cluster(one) for one in plan.clusters],
         "notes": list(plan.notes),
         "runs": plan.runs,
     }
@@ -358,15 +363,15 @@ def _cluster(result: ClusterResult) -> dict[str, Any]:
     }
 
 
-def _unranked(each: Unranked) -> dict[str, Any]:
+def _unranked(one: Unranked) -> dict[str, Any]:
     return {
-        "design": each.candidate.design,
-        "models_choice": each.candidate.models,
-        "gpu": each.candidate.gpus,
-        "kind": each.kind,
-        "reason": each.reason,
-        "usd_per_h_at_least": each.usd_per_h,
-        "best": None if each.best is None else _cluster(each.best),
+        "design": one.candidate.design,
+        "models_choice": one.candidate.models,
+        "gpu": one.candidate.gpus,
+        "kind": one.kind,
+        "reason": one.reason,
+        "usd_per_h_at_least": one.usd_per_h,
+        "best": None if one.best is None else _cluster(one.best),
     }
 
 
@@ -386,18 +391,18 @@ def drawn_clusters(plan: Plan) -> list[ClusterResult]:
 
     Their p95 is within ten times the lowest. Of a cache that was searched in both states, the warm one is drawn.
     """
-    warm = {each.candidate.name for each in plan.clusters if each.candidate.cache == "warm"}
-    drawn = [each for each in plan.clusters if each.candidate.cache != "empty" or each.candidate.name not in warm]
-    known = [(p95_s, each) for each in drawn if (p95_s := each.numbers["p95_s"]) is not None]
+    warm = {one.candidate.name for one in plan.clusters if one.candidate.cache == "warm"}
+    drawn = [one for one in plan.clusters if one.candidate.cache != "empty" or one.candidate.name not in warm]
+    known = [(p95_s, one) for one in drawn if (p95_s := one.numbers["p95_s"]) is not None]
     fastest_s = min((p95_s for p95_s, _ in known), default=0.0)
-    return [each for p95_s, each in known if each.meets or p95_s <= 10 * fastest_s]
+    return [one for p95_s, one in known if one.meets or p95_s <= 10 * fastest_s]
 
 
 def _styles(plan: Plan, results: Sequence[ClusterResult]) -> dict[str, SeriesStyle]:
     """Return the style of each candidate, by name."""
     return {
         name: SeriesStyle(COLOURS[number % len(COLOURS)], "-" if number < len(COLOURS) else (0, (5, 1.5)), "o")
-        for number, name in enumerate(dict.fromkeys(_series(plan, each.candidate) for each in results))
+        for number, name in enumerate(dict.fromkeys(_series(plan, one.candidate) for one in results))
     }
 
 
@@ -405,27 +410,27 @@ def html(plan: Plan, command: str) -> str:
     """Return the page to send: question, answer, what it rests on, figures, ranking, assumptions, the command."""
     drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
     styles = _styles(plan, drawn)
-    prices = {kind: price for each in plan.clusters for kind, price in each.candidate.prices.items()}
+    prices = {kind: price for one in plan.clusters for kind, price in one.candidate.prices.items()}
     differing = [row for row in shared(abouts)[1] if all(row[1])] if abouts else []
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",
         notes=plan.notes,
-        unranked=[_unranked_cells(plan, each) for each in plan.unranked],
+        unranked=[_unranked_cells(plan, one) for one in plan.unranked],
         columns=columns(plan),
         details=details(plan),
         works=plan.works,
-        at_mean=any(each.usd_per_image_at_mean is not None for each in plan.ranked),
-        has_caches=any(each.warming is not None for each in plan.ranked),
-        has_savings=any(each.saving is not None for each in plan.ranked),
+        at_mean=any(one.usd_per_image_at_mean is not None for one in plan.ranked),
+        has_caches=any(one.warming is not None for one in plan.ranked),
+        has_savings=any(one.saving is not None for one in plan.ranked),
         differing=("cluster", *(name for name, _ in differing)) if differing else (),
         facts_of=[
-            (cluster_name(plan, each.result), *(values[row] for _, values in differing))
-            for row, each in enumerate(plan.ranked)
+            (cluster_name(plan, one.result), *(values[row] for _, values in differing))
+            for row, one in enumerate(plan.ranked)
         ],
         assumptions=_assumptions(plan),
         assumed=section,
-        unstated=None if all(each.error_is_stated for each in plan.ranked) else UNSTATED_ERROR,
+        unstated=None if all(one.error_is_stated for one in plan.ranked) else UNSTATED_ERROR,
         command=command,
         prices=[(kind, f"{price.usd_per_gpu_h:,.2f}", price.source) for kind, price in prices.items()],
         goal=goal,
@@ -446,25 +451,25 @@ def html(plan: Plan, command: str) -> str:
 def _assumptions(plan: Plan) -> list[Stated]:
     """Return the assumptions of the ranked clusters, each once, with the designs that rest on it if not all do."""
     rests: dict[tuple[str, str, str], tuple[Any, list[str]]] = {}
-    for each in plan.ranked:
-        for row in each.summary["assumptions"]:
+    for one in plan.ranked:
+        for row in one.summary["assumptions"]:
             designs = rests.setdefault((row["what"], str(row["value"]), row["source"]), (row["value"], []))[1]
-            designs.append(each.result.candidate.design)
+            designs.append(one.result.candidate.design)
     return [
         Stated(what, value, source, "" if len(designs) == len(plan.ranked) else ", ".join(dict.fromkeys(designs)))
         for (what, _, source), (value, designs) in sorted(rests.items(), key=lambda item: item[0])
     ]
 
 
-def _unranked_cells(plan: Plan, each: Unranked) -> tuple[str, str, str]:
+def _unranked_cells(plan: Plan, one: Unranked) -> tuple[str, str, str]:
     """Return the candidate, why it is not ranked, and the reason with the best cluster that it reached."""
-    kind, reason = KINDS[each.kind], each.reason
-    if each.usd_per_h is not None:
-        kind += f": US$ {each.usd_per_h:,.2f} per hour or more"
-    if each.best is not None and each.kind == "infeasible":
-        latencies = (f"{name} {number(each.best.numbers[f'{name}_s'], 3)} s" for name in ("p50", "p95", "p99"))
-        reason += f". Best reached: {each.best.gpus} GPUs, {', '.join(latencies)}"
-    return _series(plan, each.candidate), kind, reason
+    kind, reason = KINDS[one.kind], one.reason
+    if one.usd_per_h is not None:
+        kind += f": US$ {one.usd_per_h:,.2f} per hour or more"
+    if one.best is not None and one.kind == "infeasible":
+        latencies = (f"{name} {number(one.best.numbers[f'{name}_s'], 3)} s" for name in ("p50", "p95", "p99"))
+        reason += f". Best reached: {one.best.gpus} GPUs, {', '.join(latencies)}"
+    return _series(plan, one.candidate), kind, reason
 
 
 def warnings(plan: Plan) -> list[str]:
@@ -472,13 +477,13 @@ def warnings(plan: Plan) -> list[str]:
     texts = _warnings_of_first(plan.ranked[0]) if plan.ranked else []
     if len(plan.works) > 1:
         texts.append("The clusters do not do the same work. Their prices and latencies do not compare across groups.")
-    unpriced = {kind for each in plan.ranked for kind in each.result.candidate.unpriced}
+    unpriced = {kind for one in plan.ranked for kind in one.result.candidate.unpriced}
     if unpriced:
         texts.append(
             f"No price is known of {', '.join(sorted(unpriced))}. Clusters without a price stand below the others, "
             "the smallest first. Give one with --prices."
         )
-    if undecided := sum(each.is_undecided for each in plan.clusters):
+    if undecided := sum(one.is_undecided for one in plan.clusters):
         texts.append(
             f"{undecided} of {len(plan.clusters)} clusters lie so close to the target that "
             f"{plan.spec.replications} seeds did not decide; they count as missing it."
@@ -515,12 +520,12 @@ def _figures(plan: Plan, drawn: Sequence[ClusterResult], styles: Mapping[str, Se
             [
                 (
                     _series(plan, candidate),
-                    f"{rank}. {_short(candidate.design)} ({each.result.cluster}{_models(plan, candidate)})",
-                    *each.headroom,
+                    f"{rank}. {_short(candidate.design)} ({one.result.cluster}{_models(plan, candidate)})",
+                    *one.headroom,
                 )
                 for ones in plan.works.values()
-                for rank, each in enumerate(ones, 1)
-                for candidate in [each.result.candidate]
+                for rank, one in enumerate(ones, 1)
+                for candidate in [one.result.candidate]
             ],
             columns=[SERIES, "cluster", "load", "misses"],
         )
@@ -542,21 +547,21 @@ def _cost_charts(
     frame = pd.DataFrame(
         [
             {
-                SERIES: _series(plan, each.candidate),
-                "gpus": each.devices,
-                "usd": math.nan if each.usd_per_h is None else each.usd_per_h,
-                **{f"{name}": each.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
-                "usd_1000": 1000 * (each.numbers["usd_per_image"] or math.nan),
-                "quality": each.numbers["quality"],
-                "energy": (each.numbers["energy_j_per_image"] or math.nan) / 1000,
-                "meets": {None: "-", True: "yes", False: "no"}[each.meets],
-                **{target.text: each.numbers[target.key] for target in plan.spec.targets},
+                SERIES: _series(plan, one.candidate),
+                "gpus": one.devices,
+                "usd": math.nan if one.usd_per_h is None else one.usd_per_h,
+                **{f"{name}": one.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
+                "usd_1000": 1000 * (one.numbers["usd_per_image"] or math.nan),
+                "quality": one.numbers["quality"],
+                "energy": (one.numbers["energy_j_per_image"] or math.nan) / 1000,
+                "meets": {None: "-", True: "yes", False: "no"}[one.meets],
+                **{target.text: one.numbers[target.key] for target in plan.spec.targets},
             }
-            for each in drawn
+            for one in drawn
         ]
     )
     has_prices = bool(frame["usd"].notna().any())
-    unpriced = sum(each.usd_per_h is None for each in drawn)
+    unpriced = sum(one.usd_per_h is None for one in drawn)
     frame = frame.dropna(subset=["usd"]) if has_prices else frame
     across = Field("usd", "US$ per hour", ",.2~f", "log", _bounds(frame["usd"]))
     if not has_prices:
@@ -585,10 +590,11 @@ def _cost_charts(
         charts.append(Chart("Cost and quality", points(known, across, quality, styles, hover=hover)))
     first = plan.spec.targets[0]
     caption = "Every cluster that ran, without those that are saturated."
-    if first.side == "max" and (front := pareto_front(drawn, first.key)):
+    is_one_work = len({one.candidate.work for one in drawn}) == 1
+    if first.side == "max" and is_one_work and (front := pareto_front(drawn, first.key)):
         less = "a lower price" if has_prices else "fewer GPUs"
-        names = ", ".join(cluster_name(plan, each) for each in front[:MAX_NAMED])
-        names += f" and {len(front) - MAX_NAMED} dearer ones" if len(front) > MAX_NAMED else ""
+        names = ", ".join(cluster_name(plan, one) for one in front[:MAX_NAMED])
+        names += f" and {len(front) - MAX_NAMED} dearer" if len(front) > MAX_NAMED else ""
         caption += f" No other has both {less} and a lower {_title(first)[0]} than {names}."
     if has_prices and unpriced:
         caption += f" {unpriced} clusters without a price are left out."

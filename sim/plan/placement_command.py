@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
+from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 
 STEPS = 50
@@ -72,8 +73,9 @@ def placement(
         return
     rare_load = sum(every.load.values()) - sum(demand.load.values())
     print(
-        f"{count} servers for {demand.rate_hz * 60:g} requests a minute; {placed} ControlNets, each {call_s:.3g} s of "
-        f"a request; the {len(every.load) - placed} least called ({rare_load:.2g} of a server) are loaded on demand"
+        f"{count} servers for {number(demand.rate_hz * 60)} requests a minute; {placed} ControlNets, each "
+        f"{number(call_s, 3)} s of a request; the {len(every.load) - placed} least called "
+        f"({number(rare_load, 2)} of a server) are loaded on demand"
     )
     for name, row in rows.items():
         over = "; OVERLOADED" if max(row.load) >= 1 else ""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Start
@@ -142,7 +143,7 @@ def find_traffic(options: Options) -> Traffic:
         trace, name, tuple(words), "", REPLICATIONS, options.rate_rpm, None, 0, 0, None, path is not None,
         frozenset(keys & {"trace.requests", "preload", "warmup"}),
     )  # fmt: skip
-    times_of = None
+    times_of: str | Path | None = None
     if options.rate_rpm is not None:
         part = ""
         if path is not None and not traffic.is_set and len(trace) > STEADY_ROWS:
@@ -151,6 +152,7 @@ def find_traffic(options: Options) -> Traffic:
         load = f"{options.rate_rpm:g} requests per minute of {name}{part}"
     elif is_chosen:
         load = f"{name}, {' '.join(arrivals)}"
+        times_of = name if "arrivals=trace" in arrivals else None
     else:
         load, times_of = f"{name} at its own times", options.trace
         if not traffic.is_set and trace.span_s > HOUR_S:
@@ -179,6 +181,7 @@ def _busiest_hour(traffic: Traffic, folder: Path) -> tuple[Traffic, str]:
     lead = first - int(np.searchsorted(arrival_s, arrival_s[first] - LEAD_S))
     earlier = min(first - lead, STEADY_ROWS)
     begin, paths = first - lead, []
+    folder.mkdir(parents=True, exist_ok=True)
     for name, row in (("busiest-hour", begin - earlier), ("busiest-hour-alone", begin)):
         table = trace.table.slice(row, last - row)
         own_s = np.maximum(arrival_s[row:last] - arrival_s[begin], 0.0)  # the run begins with the first that is served
@@ -189,8 +192,8 @@ def _busiest_hour(traffic: Traffic, folder: Path) -> tuple[Traffic, str]:
             hour = part
     rate_rpm, mean_rpm = (last - first) / 60, 60 * len(trace) / trace.span_s
     load = (
-        f"the busiest hour of {traffic.name} ({rate_rpm:.3g} requests per minute; {mean_rpm:.3g} in the mean of its "
-        f"{trace.span_s / HOUR_S:.3g} h)"
+        f"the busiest hour of {traffic.name} ({number(rate_rpm, 3)} requests per minute; {number(mean_rpm, 3)} in the "
+        f"mean of its {number(trace.span_s / HOUR_S, 3)} h)"
     )
     words = (*(word for word in traffic.words if not word.startswith("trace.path=")), f"trace.path={paths[0]}")
     busy = replace(
@@ -240,8 +243,9 @@ def find_starts(
     periods = 60 * (served - traffic.lead) / rate_rpm / period_s if rate_rpm and period_s else math.inf
     if periods < PERIODS:
         notes.append(
-            f"{traffic.name} is short: {served - traffic.lead:,} requests are {periods:.2g} periods of the slowest "
-            f"controller ({period_s:g} s); below {PERIODS} its start may show; take a longer trace or a lower rate"
+            f"{traffic.name} is short: {served - traffic.lead:,} requests are {number(periods, 2)} periods of the "
+            f"slowest controller ({period_s:g} s); below {PERIODS} its start may show; "
+            "take a longer trace or a lower rate"
         )
     return starts, earlier, notes
 

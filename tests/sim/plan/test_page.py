@@ -20,7 +20,7 @@ from mezzotint.sim.plan.target import parse_target
 GPU = Gpu("l40s", None, None, "made up", 1.0)
 CANDIDATE = Candidate(
     "vanilla", "l40s", "sdxl", None, {"l40s": Price(1.0, "made up")}, False, {"l40s": GPU}, {}, OmegaConf.create(),
-    "arrivals.rate_rpm", 20.0, 1.0, "sdxl, 20 steps",
+    "arrivals.rate_rpm", 20.0, 1.0, work="sdxl, 20 steps",
 )  # fmt: skip
 SPEC = PlanSpec("sdxl", "20 requests per minute", (parse_target("p95<10s"),), 1, 6, 64, 5)
 MODEL: dict[str, Any] = {
@@ -139,7 +139,11 @@ def test_unlike_work_is_said_and_ranked_apart() -> None:
     page = html(answer, "mezzotint plan")
     assert re.findall(r'scope="row">(\d)\. ', page)[:3] == ["1", "2", "1"]
     assert all(f'scope="rowgroup">{work}<' in page for work in ("sdxl, 20 steps", "sdxl, 50 steps"))
-    assert "work: sdxl, 1024x1024, 20 steps, fp8" in table_lines(answer)
+    lines = table_lines(answer)
+    assert "work: sdxl, 1024x1024, 20 steps, fp8" in lines
+    assert [lines.index(f"sdxl, {steps} steps:") - len(lines) for steps in (20, 50)] == [-5, -2]
+    assert "Next: 2 x l40s with vanilla" in sentence(answer)
+    assert "Next" not in sentence(plan(ranked(), ranked(candidate=more_steps)))
 
 
 def test_saving_and_the_empty_cache_stand_beside_the_cluster() -> None:

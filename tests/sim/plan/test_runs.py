@@ -42,7 +42,7 @@ def test_interrupted_plan_goes_on_and_runs_nothing_twice(
 ) -> None:
     ask_again = partial(ask, overrides=SHORT)
     whole = as_json(ask_again(runs=tmp_path / "whole"), "plan")
-    made, simulate, stop = [], runs.simulate, [7]
+    made, simulate, stop = [], runs.simulate, [4]
 
     def counted(config: Any, **options: Any) -> Any:
         if stop[0] == 0:
@@ -52,7 +52,7 @@ def test_interrupted_plan_goes_on_and_runs_nothing_twice(
         return simulate(config, **options)
 
     monkeypatch.setattr(runs, "simulate", counted)
-    for rest in (3, 1000):
+    for rest in (2, 1000):
         with pytest.raises(KeyboardInterrupt):
             ask_again(runs=tmp_path / "parts")
         stop[0] = rest
