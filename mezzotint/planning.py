@@ -13,7 +13,7 @@ from mezzotint.plots import Figure
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan as Answer
 from mezzotint.sim.plan.command import answer_plan, write
-from mezzotint.sim.plan.options import OUT, RUNS, Options, command_line
+from mezzotint.sim.plan.options import OUT, RUNS, Caches, Options, command_line
 from mezzotint.sim.plan.page import as_json, basis, design_name, figure, headers, sentence
 from mezzotint.sim.run.pool import Launcher
 
@@ -111,6 +111,7 @@ def plan(
     min_quality: float | None = None,
     max_gpus: int = 256,
     rank: int = 5,
+    cache: Caches = "both",
     replications: int | None = None,
     jobs: int = 1,
     launcher: Launcher = "joblib",
@@ -133,6 +134,7 @@ def plan(
         trace: a trace, or a table of requests: a file, or a pandas frame; None for the built-in trace.
         rate_rpm: steady Poisson arrivals, requests per minute; None for the trace's own times.
         assume: scalings to kinds of GPUs that nobody measured, such as ``"a10g=l40s*1.9"``.
+        cache: state of a cache at the start: ``"empty"``, ``"warm"`` from the trace's earlier requests, or ``"both"``.
         runs: the folder that keeps the runs: the same question is answered from them.
 
     Raises ConfigError, TraceError, BackendError: the input cannot be used.
@@ -148,6 +150,7 @@ def plan(
         min_quality=min_quality,
         max_gpus=max_gpus,
         rank=rank,
+        cache=cache,
         replications=replications,
         jobs=jobs,
         launcher=launcher,

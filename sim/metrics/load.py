@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +43,7 @@ and groups fill up, and a request takes longer there than alone."""
 MIN_SERVICE_TIMES = 5
 """Shortest run that can be below capacity, in mean service times: before, the GPUs are still being filled."""
 
-LOST = 0.1
+LOST = 0.05
 """Share of the requests that are discarded or fail above which a run is overloaded, whatever the GPUs do."""
 
 STAGES = ("fetch_s", "load_s", "denoise_s", "decode_s")
@@ -53,6 +52,7 @@ STAGES = ("fetch_s", "load_s", "denoise_s", "decode_s")
 GROWS = "requests piled up for as long as they came: latencies and SLO shares depend on the length of the trace"
 LOSES = "{share:.1%} of the requests were discarded or failed, more than idle GPUs could have served"
 LOSES_MUCH = "{share:.1%} of the requests were discarded or failed"
+LOSES_LITTLE = "{share:.1%} of the requests were discarded or failed, which idle GPUs could have served"
 SHORT = "the run is shorter than 5 service times, so the GPUs were still being filled"
 UNDECIDED = "the run is too short to tell a load below capacity from one above; a longer trace would"
 AT_ONCE = "all requests arrived at one instant"
@@ -65,7 +65,7 @@ Counts = NDArray[np.int64]
 def load(
     columns: RequestColumns,
     start_s: float,
-    idle_s: Callable[[float, float], float],
+    idle_s: Callable[[Reals], Reals],
     gpus: int,
     *,
     is_closed: bool,
@@ -81,7 +81,7 @@ def load(
       error of the completions, exceeds QUANTILE (or over that of the changes, the less of both); in the last half it
       does not fall. Or requests are lost (discarded or failed) that idle GPUs could not have served: the same of
       W + losses - idle GPU-seconds x completions in a busy GPU-second, which is the arrivals minus the capacity. Or
-      more than a tenth is lost.
+      more than a twentieth is lost.
     - ``below``: idle GPUs could have served MARGIN more than came, and W does not grow by MARGIN. Or W returns to its
       level: its mean square over the sum of its squared changes in 60 spans is under SETTLED (the statistic of Sargan
       and Bhargava, Econometrica 51, 1983, of a random walk against a stationary series), about
@@ -97,7 +97,7 @@ def load(
     (ca2 + cs2) / (1 - load)**2, the squared coefficients of variation of arrivals and service times.
 
     Args:
-        idle_s: returns the idle GPU-seconds between two times.
+        idle_s: returns the idle GPU-seconds from the first of some times to each.
         gpus: GPUs of the cluster.
         is_closed: True if arrivals follow completions.
     """
@@ -120,7 +120,7 @@ def load(
     late = due - lost - served
     offered = _count_until(edges, arrival_s)
     arrived, grown, gone = (int(count[-1] - count[0]) for count in (offered, late, lost))
-    idle = np.cumsum([0.0, *(idle_s(*edge) for edge in pairwise(edges[::COARSE]))])
+    idle = idle_s(edges[::COARSE])
     counted_s = span_s - fill_s
     busy_s = gpus * counted_s - float(idle[-1])
     servable = idle * ((served[-1] - served[0]) / busy_s if busy_s > 0 else 0.0)
@@ -140,7 +140,7 @@ def load(
     elif span_s < MIN_SERVICE_TIMES * float(needed_s[~is_lost].mean()):
         note = SHORT
     elif (excess < -MARGIN and grown < MARGIN * arrived) or _settles(late.astype(np.float64)):
-        verdict, note = "below", None
+        verdict, note = "below", LOSES_LITTLE.format(share=share) if gone else None
     return {
         "offered_rpm": offered_rpm,
         "served_rpm": offered_rpm * max(1 - (grown + gone) / arrived, 0.0),

@@ -322,18 +322,11 @@ class MeasuredWindow:
 
     def load(self, gpus: int) -> dict[str, Any]:
         """Return the verdict on the load: offered, served, and whether requests pile up."""
-        run, rentals, usage = self._run, self._record.usage_log.rentals, self._record.usage_log
-        counts = run.cluster.gpu_counts()
-
-        def idle_s(from_s: float, until_s: float) -> float:
-            gone_s = [min(end_s, until_s) - max(start_s, from_s) for _, _, start_s, end_s in rentals]
-            off_s = sum(max(seconds, 0.0) for seconds in gone_s)
-            return gpus * (until_s - from_s) - off_s - usage.inside(from_s, until_s, counts).busy_s
-
+        run, counts = self._run, self._run.cluster.gpu_counts()
         return load(
             self._record.request_columns,
             self.start_s,
-            idle_s,
+            lambda edges: self._record.usage_log.idle_s(edges, counts, gpus),
             gpus,
             is_closed=len(run.workload.schedule.times) < run.workload.rows,
         )

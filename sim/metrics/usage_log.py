@@ -56,6 +56,23 @@ class UsageLog:
         # fsum: the order in which GPUs came and went must not change the price.
         return gpus_per_instance * math.fsum(inside_s)
 
+    def idle_s(self, edges: NDArray[np.float64], gpu_counts: Sequence[int], gpus: int) -> NDArray[np.float64]:
+        """Return the GPU-seconds from the first of ``edges`` to each in which the GPUs were neither busy nor away.
+
+        Args:
+            edges: ascending times.
+            gpu_counts: GPUs of each worker, by number.
+            gpus: GPUs of the cluster.
+        """
+        spans = self.spans()
+        rented = np.array([(from_s, until_s) for _, _, from_s, until_s in self.rentals]).reshape(-1, 2)
+        from_s, until_s = (
+            np.concatenate([spans[name], rented[:, column]]) for column, name in enumerate(("from_s", "until_s"))
+        )
+        weight = np.concatenate([np.asarray(gpu_counts)[spans["worker"]], np.ones(len(rented))])
+        idle: NDArray[np.float64] = gpus * (edges - edges[0])
+        return idle - _overlap_s(edges, from_s, weight) + _overlap_s(edges, until_s, weight)
+
     def busy_s_by_gpu(self, start_s: float, end_s: float, gpus_of: Callable[[int], Sequence[int]]) -> dict[int, float]:
         """Return the busy seconds of each GPU in the window; ``gpus_of`` returns the GPUs of a worker or group."""
         spans = self.spans()
@@ -94,6 +111,17 @@ class UsageLog:
             switch_s=float(gpu_s[loads].sum()),
             batch_mean=float((gpu_s * spans["batch"])[served].sum()) / served_s if served_s > 0 else None,
         )
+
+
+def _overlap_s(
+    edges: NDArray[np.float64], at_s: NDArray[np.float64], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sum of ``weight`` x the seconds since ``at_s`` at each edge, counted from the first edge."""
+    after_s = np.maximum(at_s, edges[0]) - edges[0]
+    bins = np.searchsorted(edges, at_s)
+    counts, sums = (np.cumsum(np.bincount(bins, of, len(edges) + 1))[:-1] for of in (weight, weight * after_s))
+    seconds: NDArray[np.float64] = counts * (edges - edges[0]) - sums
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

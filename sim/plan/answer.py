@@ -1,5 +1,6 @@
 """Plan a deployment: search every candidate, rank those that meet the targets, and measure their headroom."""
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +32,7 @@ ALONE_LOAD = 1e-4
 """Factor on the load of that run."""
 
 CHECK_SEEDS = 1
-"""Replications in checks of an answer: its headroom, and longer service times. They draw what the answer's first did."""
+"""Replications in checks of an answer: its headroom, and longer service times. They draw as the answer's first did."""
 
 RELAXATIONS = 10
 """Times that a queue forgets its start in a run whose cluster counts as able to carry the load."""
@@ -246,7 +247,9 @@ def find_plan(
     planner = _Planner(spec, runs)
     unranked = planner.search(candidates, progress)
     ranked = planner.rank()
-    results = [planner.result(*key) for key in sorted(planner.summaries, key=lambda key: (key[0].name, key[1]))]
+    unranked += planner.passed_over
+    keys = sorted(planner.summaries, key=lambda key: (key[0].name, key[1]))
+    results = [planner.result(*key) for key in keys if key[0] not in planner.from_empty]
     return Plan(spec, tuple(ranked), tuple(unranked), tuple(results), tuple(notes), planner.runs)
 
 
@@ -257,6 +260,8 @@ class _Planner:
         searches: of the candidates that may still be ranked.
         summaries: by candidate and number of GPUs, of the runs at the asked load.
         errors: of the runs that could not be made.
+        passed_over: candidates that meet the targets, and are dearer than those ranked.
+        from_empty: candidates of an empty cache, beside the same ones of a warm cache that are ranked.
         runs: number of runs that were asked for.
     """
 
@@ -265,6 +270,8 @@ class _Planner:
         self.searches: dict[Candidate, ClusterSearch] = {}
         self.summaries: dict[tuple[Candidate, int], list[Summary]] = {}
         self.errors: dict[Candidate, list[str]] = {}
+        self.passed_over: list[Unranked] = []
+        self.from_empty: set[Candidate] = set()
         self.runs = 0
 
     def search(self, candidates: Sequence[Candidate], progress: Callable[[int], None]) -> list[Unranked]:
@@ -336,6 +343,11 @@ class _Planner:
             one = Ranked(result, busy, tuple(search.not_monotone), summaries[0])
             meeting.setdefault(one.work, []).append(one)
         ranked = [one for ones in meeting.values() for one in self._best_of_work(ones)]
+        for one in itertools.chain.from_iterable(meeting.values()):
+            if one not in ranked:
+                reason = f"{one.result.cluster} meets the targets, and is dearer or larger than those ranked"
+                dropped = Unranked(one.result.candidate, "dropped", reason, one.result.usd_per_h, one.result)
+                self.passed_over.append(dropped)
         cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
         ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
         sizes = {each.result.candidate: each.result.gpus for each in ranked}
@@ -402,6 +414,7 @@ class _Planner:
         warm = {one.result.candidate.from_empty(): one for one in ranked if one.result.candidate.cache == "warm"}
         searches = {empty: self._new_search(empty, one.result.gpus) for empty, one in warm.items()}
         self.searches |= searches
+        self.from_empty |= set(searches)
         run_searches({(empty, 1.0, 1.0): search.steps() for empty, search in searches.items()}, self._measure)
         for empty, one in warm.items():
             gpus, rate_rpm = searches[empty].gpus, self._spec.rate_rpm
@@ -468,7 +481,7 @@ class _Planner:
         longer = {
             run: run._replace(repeats=count)
             for run, count in passes.items()
-            if 1 < count <= MAX_PASSES and run.candidate.is_plain
+            if 1 < count <= MAX_PASSES and run.candidate.can_repeat
         }
         measured = self._runs.measure(list(longer.values()))
         summaries |= {run: measured[long] for run, long in longer.items()}
@@ -506,7 +519,7 @@ class _Planner:
         idle = 1 - gpus_kept_busy(summary, devices) / devices
         if idle <= 0:
             return MAX_PASSES + 1
-        return math.ceil(RELAXATIONS / idle**2 / summary["requests"]["arrived"])
+        return math.ceil(RELAXATIONS / idle**2 / int(summary["requests"]["arrived"]))
 
     def _usd_per_h(self, candidate: Candidate, gpus: int) -> float | None:
         """Return the US$ of an hour; of rented GPUs, those of the runs. None if the price of a part is not known."""

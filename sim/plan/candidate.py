@@ -28,8 +28,8 @@ class Candidate:
         beside: another kind of GPU and its number, which stays; None without one.
         prices: price of each kind for an hour, as far as known.
         rents: True if a controller orders and gives back GPUs. Then the cost is known from a run alone.
-        is_plain: True if requests run one after another, without a cache. Their work is then the same at any load, and they
-            may come over and over in a longer run.
+        is_plain: True if requests run one after another, without a cache: their work is the same at any load.
+        can_repeat: True if the requests may come over and over in a longer run: no cache finds them, and runs are fast.
         work: what a request asks of the cluster, in words: model, steps, size and precision. Candidates of different
             work are not compared.
         cache: ``empty`` or ``warm``, the cache's state at the start; None without a cache that is searched.
@@ -52,6 +52,7 @@ class Candidate:
     _rate: float = field(repr=False)
     _service: float = field(repr=False)
     is_plain: bool = False
+    can_repeat: bool = False
     work: str = ""
     cache: Start | None = None
     warmed_by: int = 0

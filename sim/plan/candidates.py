@@ -36,7 +36,7 @@ from mezzotint.sim.run.gpus import check_assumed
 from mezzotint.sim.run.simulate import assemble
 
 CACHES = ("nirvana", "modm-quality", "modm-throughput")
-"""Designs with a cache of a plan that names none, for requests with prompts."""
+"""Designs with a cache of a plan that names none, for images of requests with prompts."""
 
 ADDONS = ("diffusers", "swiftdiffusion")
 """Designs of a plan that names none, for requests with ControlNets or LoRAs and profiles with their times."""
@@ -87,7 +87,8 @@ def find_candidates(options: Options, traffic: Traffic, words: Sequence[str]) ->
     left_out: dict[str, dict[str, list[str]]] = {}  # reason -> kinds of GPUs -> designs
     named = [name for design in options.design or () for name in _expand(design)]
     for kinds in catalogue.clusters:
-        designs, baselines = named or catalogue.designs(kinds), []
+        designs = named or catalogue.designs(kinds)
+        baselines: list[_Composed] = []
         for design in [*designs, *([] if set(designs) & set(BASELINES) else [catalogue.baseline])]:
             try:
                 (baselines if design in BASELINES else found).extend(catalogue.combine(design, kinds))
@@ -232,11 +233,12 @@ class _Catalogue:
         """Return the designs of a plan that names none, on a kind of GPU or two."""
         if self._serves_addons(kinds):
             return list(ADDONS)
-        designs = [BASELINES[0], *(CACHES if self._traffic.has_prompts else ())]
-        if len(kinds) == 1 and (profile := self._profiles[kinds[0]].get(self._large)) is not None:
-            batches = [point.batch for point in profile.step if 1 < point.batch <= MAX_BATCH]
-            if batches:
-                cap = max(batches)
+        profile = self._profiles[kinds[0]].get(self._large)
+        makes_videos = profile is not None and any(point.frames > 1 for point in profile.step)
+        designs = [BASELINES[0], *(CACHES if self._traffic.has_prompts and not makes_videos else ())]
+        if len(kinds) == 1 and profile is not None:
+            cap = min(max((point.batch for point in profile.step), default=1), MAX_BATCH)
+            if cap > 1:
                 designs.insert(1, "batch-server" + ("" if cap == MAX_BATCH else f" scheduler.max_batch={cap}"))
             degrees = sorted(profile.group_tables)
             designs += dict.fromkeys(design.format(degree) for design in DEGREES for degree in degrees)
@@ -293,6 +295,7 @@ class _Catalogue:
         rents = "startup_s" in controller  # of a controller that orders GPUs while a run goes on
         cache: Start | None = None if not has_cache else "empty" if self._cache == "empty" else "warm"
         is_plain = plain.get("cache") is None and str(plain["executor"][TARGET]).endswith(".Sequential")
+        can_repeat = not has_cache and plain.get("group_policy") is None
         composed = []
         for name, few in itertools.product(names, FEW if others else (0,)):
             config = self._compose(*words, f"cluster={'pools' if few else first}", f"models={name}")
@@ -309,7 +312,8 @@ class _Catalogue:
             service = float(OmegaConf.select(config, "backend.service_factor"))
             candidate = Candidate(
                 design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
-                *rate_key(config), service, is_plain, self._work(config, first), cache, step=_group_size(plain),
+                *rate_key(config), service, is_plain, can_repeat, self._work(config, first), cache,
+                step=_group_size(plain),
                 period_s=_longest_period_s(controller), scaled=self._scaled(kinds, family[name]),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))

@@ -594,7 +594,7 @@ def _cost_charts(
     if first.side == "max" and is_one_work and (front := pareto_front(drawn, first.key)):
         less = "a lower price" if has_prices else "fewer GPUs"
         names = ", ".join(cluster_name(plan, one) for one in front[:MAX_NAMED])
-        names += f" and {len(front) - MAX_NAMED} dearer ones" if len(front) > MAX_NAMED else ""
+        names += f" and {len(front) - MAX_NAMED} dearer" if len(front) > MAX_NAMED else ""
         caption += f" No other has both {less} and a lower {_title(first)[0]} than {names}."
     if has_prices and unpriced:
         caption += f" {unpriced} clusters without a price are left out."

@@ -143,7 +143,7 @@ def find_traffic(options: Options) -> Traffic:
         trace, name, tuple(words), "", REPLICATIONS, options.rate_rpm, None, 0, 0, None, path is not None,
         frozenset(keys & {"trace.requests", "preload", "warmup"}),
     )  # fmt: skip
-    times_of = None
+    times_of: str | Path | None = None
     if options.rate_rpm is not None:
         part = ""
         if path is not None and not traffic.is_set and len(trace) > STEADY_ROWS:
@@ -152,6 +152,7 @@ def find_traffic(options: Options) -> Traffic:
         load = f"{options.rate_rpm:g} requests per minute of {name}{part}"
     elif is_chosen:
         load = f"{name}, {' '.join(arrivals)}"
+        times_of = name if "arrivals=trace" in arrivals else None
     else:
         load, times_of = f"{name} at its own times", options.trace
         if not traffic.is_set and trace.span_s > HOUR_S:
@@ -180,6 +181,7 @@ def _busiest_hour(traffic: Traffic, folder: Path) -> tuple[Traffic, str]:
     lead = first - int(np.searchsorted(arrival_s, arrival_s[first] - LEAD_S))
     earlier = min(first - lead, STEADY_ROWS)
     begin, paths = first - lead, []
+    folder.mkdir(parents=True, exist_ok=True)
     for name, row in (("busiest-hour", begin - earlier), ("busiest-hour-alone", begin)):
         table = trace.table.slice(row, last - row)
         own_s = np.maximum(arrival_s[row:last] - arrival_s[begin], 0.0)  # the run begins with the first that is served

@@ -54,7 +54,7 @@ class SeriesAtLoad:
     @property
     def is_undecided(self) -> bool:
         """True if no replica is overloaded, and some is too short to tell."""
-        verdicts = {(run.summary["load"] or {}).get("verdict") for run in self.runs}
+        verdicts = {run.load_verdict for run in self.runs}
         return "undecided" in verdicts and "overloaded" not in verdicts
 
 

@@ -76,6 +76,12 @@ class Run:
         return list(dict.fromkeys(str(value) for key, value in self.config.items() if named.fullmatch(key) and value))
 
     @property
+    def load_verdict(self) -> str | None:
+        """Whether the system served what was offered: below, overloaded or undecided; None if the summary lacks it."""
+        verdict: str | None = (self.summary["load"] or {}).get("verdict")
+        return verdict
+
+    @property
     def is_overloaded(self) -> bool:
         """True if the system served less than was offered."""
         return is_overloaded(self.summary)

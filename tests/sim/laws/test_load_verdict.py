@@ -1,6 +1,6 @@
 """The verdict on the load of random systems against their capacity.
 
-``python -m tests.sim.laws.test_load_verdict 198`` prints the share of right, wrong and open verdicts of 198 systems by kind.
+``python -m tests.sim.laws.test_load_verdict 198`` prints the share of right, wrong and open verdicts by system.
 """
 
 import sys

@@ -1,17 +1,23 @@
 """The verdict on a run's load against queueing theory."""
 
 import heapq
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 from scipy.special import stdtrit
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, Request
 from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.metrics.load import COARSE, QUANTILE, SPANS, load
 from mezzotint.sim.metrics.request_columns import RequestColumns
-from tests.sim.lab import engine, simulated
+from mezzotint.sim.protocols import Run, Worker
+from mezzotint.sim.run.config.settings import check
+from mezzotint.sim.run.simulate import assemble
+from mezzotint.sim.scheduling.fcfs import Fcfs
+from tests.sim.lab import configured, engine, simulated
 
 
 def mmc(ratio: float, requests: int, servers: int, seed: int, *, constant: bool = False) -> dict[str, object]:
@@ -27,9 +33,9 @@ def mmc(ratio: float, requests: int, servers: int, seed: int, *, constant: bool 
     columns["finish_s"][:] = finish_s = columns["start_s"] + service_s
     columns["denoise_s"][:], columns["outcome"][:] = service_s, COMPLETED
 
-    def idle_s(from_s: float, until_s: float) -> float:
-        busy_s = np.clip(finish_s, from_s, until_s) - np.clip(columns["start_s"], from_s, until_s)
-        return servers * (until_s - from_s) - float(busy_s.sum())
+    def idle_s(edges: np.ndarray) -> np.ndarray:
+        busy = (np.clip(finish_s, edges[0], edge) - np.clip(columns["start_s"], edges[0], edge) for edge in edges)
+        return np.asarray(servers * (edges - edges[0]) - np.array([seconds.sum() for seconds in busy]))
 
     return load(columns, columns["arrival_s"][0], idle_s, servers, is_closed=False)
 
@@ -41,7 +47,7 @@ def verdict_on(run: Engine, start_s: float = 0.0) -> dict[str, object]:
     return load(
         columns,
         start_s,
-        lambda a, b: gpus * (b - a) - usage.inside(a, b, counts).busy_s,
+        lambda edges: usage.idle_s(edges, counts, gpus),
         gpus,
         is_closed=False,
     )
@@ -103,6 +109,53 @@ def test_load_that_comes_late_overloads() -> None:
     assert verdict_on(engine(times, [1.0] * 2100))["verdict"] == "overloaded"
 
 
+class SerialFrontEnd(Direct):
+    """It plans one request after another, each in 2 s."""
+
+    __slots__ = ("free_s",)
+    free_s: float
+
+    def admit(self, request: Request, now_s: float) -> float:
+        super().admit(request, now_s)
+        self.free_s = max(now_s, getattr(self, "free_s", 0.0)) + 2.0
+        return self.free_s - now_s
+
+
+@pytest.mark.parametrize(("every_s", "verdict"), [(1.0, "overloaded"), (3.0, "below")])
+def test_requests_that_pile_up_in_the_front_end_overload(every_s: float, verdict: str) -> None:
+    times = np.arange(600.0) * every_s
+    assert verdict_on(engine(times, [0.5] * 600, frontend=SerialFrontEnd()))["verdict"] == verdict
+
+
+@dataclass(slots=True)
+class Finite(Fcfs):
+    """It discards what finds ``places`` requests in the queue."""
+
+    places: int = 20
+    run: Run = field(init=False)
+
+    def bind(self, run: Run) -> None:
+        Fcfs.bind(self, run)
+        self.run = run
+
+    def offer(self, request: Request, now_s: float) -> Worker | None:
+        worker = Fcfs.offer(self, request, now_s)
+        if len(self) > self.places:
+            self._waiting.pop()
+            self.run.end(request, DISCARDED, "the queue is full")
+        return worker
+
+
+@pytest.mark.parametrize(("load", "verdict"), [(0.9, "below"), (1.06, "overloaded"), (2.0, "overloaded")])
+def test_discards_that_idle_gpus_could_not_have_served_overload(load: float, verdict: str) -> None:
+    """The queue never grows over 20 requests, whatever is offered."""
+    times = np.cumsum(np.random.default_rng(7).exponential(1 / (2 * load), 4000))
+    found = verdict_on(engine(times, [1.0] * 4000, 2, scheduler=Finite()))
+    assert found["verdict"] == verdict
+    assert found["served_rpm"] == pytest.approx(min(load, 1) * 120, rel=0.02)
+    assert ("more than idle GPUs" in str(found["note"])) is (verdict == "overloaded")
+
+
 def test_closed_loop_is_never_overloaded() -> None:
     found = simulated("arrivals=closed", "arrivals.outstanding=40", "trace.requests=400").summary["load"]
     assert found["verdict"] == "below"
@@ -134,3 +187,15 @@ def test_printed_line_of_an_overloaded_run_says_so(capsys: pytest.CaptureFixture
 
 def test_quantile_is_students_t() -> None:
     assert float(stdtrit(SPANS // COARSE - 1, 0.99)) == QUANTILE
+
+
+@pytest.mark.parametrize("words", [("system=vanilla",), ("controller=autoscale-utilisation",)])
+def test_idle_seconds_are_those_neither_busy_nor_away(words: tuple[str, ...]) -> None:
+    run = assemble(check(configured("trace.requests=300", "arrivals.rate_rpm=5", *words))).engine
+    run.run()
+    usage, counts, gpus = run.record.usage_log, run.cluster.gpu_counts(), run.cluster.gpus
+    edges = np.linspace(500.0, 3000.0, 6)
+    for edge, idle_s in zip(edges, usage.idle_s(edges, counts, gpus), strict=True):
+        away_s = sum(max(min(end, edge) - max(start, 500.0), 0.0) for _, _, start, end in usage.rentals)
+        expected = gpus * (edge - 500.0) - away_s - usage.inside(500.0, edge, counts).busy_s
+        assert idle_s == pytest.approx(expected, abs=1e-6)

@@ -179,3 +179,27 @@ def test_half_the_work_at_twice_the_rate_takes_as_many_gpus(tmp_path: Path, ask:
     (unguided,) = ask(trace=paths["unguided"], rate_rpm=240.0, target=["p95<5s"], **asked).ranked
     assert unguided.result.gpus == usual.result.gpus
     assert unguided.result.numbers["p95_s"] == pytest.approx(usual.result.numbers["p95_s"] / 2)
+
+
+def test_savings_refer_to_the_baseline_which_is_always_ranked(ask: Ask) -> None:
+    plan = ask(gpu=BOTH, design=["nirvana hits=nirvana"], rank=1)
+    baseline = next(one for one in plan.ranked if one.saving is None)
+    assert baseline.result.candidate.design == "vanilla"
+    for one in plan.ranked:
+        if one.saving is not None:
+            assert one.saving.usd_per_h == pytest.approx(baseline.result.usd_per_h - one.result.usd_per_h)
+            assert one.saving.gpus == baseline.result.devices - one.result.devices
+
+
+def test_warm_cache_takes_no_more_gpus_than_an_empty_one_and_warming_has_a_price(ask: Ask) -> None:
+    short = {"overrides": ["trace.requests=1000", "trace.history=0"], "rate_rpm": 200.0, "replications": 1}
+    both = ask(design=["nirvana"], rank=2, **short).ranked
+    (warm,) = [one for one in both if one.warming is not None]
+    assert warm.from_empty is not None
+    assert warm.from_empty.devices >= warm.result.devices
+    assert warm.from_empty.numbers["hit_rate"] < warm.result.numbers["hit_rate"]
+    assert warm.warming.requests == 500
+    assert warm.warming.hours == pytest.approx(500 / 200 / 60)
+    (empty,) = [one for one in ask(design=["nirvana"], rank=2, cache="empty", **short).ranked if one.saving]
+    assert empty.result.candidate.cache == "empty"
+    assert empty.warming is None

@@ -10,6 +10,10 @@ import pytest
 from mezzotint.backends.scaling import ERROR
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan
+from mezzotint.sim.plan.candidate import Candidate
+from mezzotint.sim.plan.candidates import find_candidates
+from mezzotint.sim.plan.options import Options
+from mezzotint.sim.plan.traffic import find_traffic
 
 Ask = Callable[..., Plan]
 
@@ -192,3 +196,54 @@ def test_option_that_cannot_be_planned_is_refused_before_a_run(
     with pytest.raises(ConfigError, match=message):
         ask(**options, runs=tmp_path / "runs")
     assert not list(tmp_path.glob("runs/*.json"))
+
+
+def candidates(folder: Path, model: str, gpu: str, **options: Any) -> tuple[list[Candidate], list[str]]:
+    asked = Options(["p95<10s"], [gpu], model=model, rate_rpm=20.0, runs=folder / "runs", **options)
+    traffic = find_traffic(asked)
+    return find_candidates(asked, traffic, [*asked.overrides, *traffic.words])
+
+
+def test_equal_compositions_are_one_candidate(tmp_path: Path) -> None:
+    """Vanilla does not use the small model that three choices of models= differ in; a default is no setting."""
+    designs = ["vanilla", "nirvana", "nirvana cache.capacity=1500000"]
+    found, notes = candidates(tmp_path, "sd3.5-large", "a40", design=designs)
+    assert [one.design for one in found] == ["nirvana", "vanilla"]
+    assert "nirvana cache.capacity=1500000 is the same as nirvana, and planned once" in notes
+
+
+def test_work_is_model_steps_size_and_bits_and_each_work_has_its_baseline(tmp_path: Path) -> None:
+    """FLUX alone makes 28 steps, and beside SDXL or SANA 50, as MoDM's thresholds are for."""
+    found, _ = candidates(tmp_path, "flux-dev", "mi210", design=["nirvana", "modm-fixed hits=modm"])
+    works = {one.work for one in found}
+    assert {work.split(", ")[2] for work in works} == {"28 steps", "50 steps"}
+    assert {one.work for one in found if one.is_baseline} == works
+
+
+def test_degrees_of_the_profile_are_default_designs_in_whole_groups(tmp_path: Path) -> None:
+    found, _ = candidates(tmp_path, "wan2.2", "ascend-910b2")
+    steps = {one.design: one.step for one in found}
+    expected = {"vanilla": 1, "xdit group_policy.degree=2": 2, "xdit group_policy.degree=4": 4, "edf-best-fit": 1}
+    assert steps == expected
+
+
+def test_batch_server_takes_the_largest_batch_of_the_profile(tmp_path: Path) -> None:
+    designs = {gpu: [one.design for one in candidates(tmp_path, "sdxl-mlperf", gpu)[0]] for gpu in ("l40s", "b200")}
+    assert [any(name.startswith("batch-server") for name in designs[gpu]) for gpu in ("l40s", "b200")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "size", "used"), [("h100", 512, True), ("h100", 64, False)], ids=["covered", "outside the grid"]
+)
+def test_sizes_of_a_log_without_prompts_are_used_where_the_profile_has_them(
+    gpu: str, size: int, used: bool, tmp_path: Path
+) -> None:
+    rows = "".join(f"{10 * at},{size},{size}\n" for at in range(30))
+    (log := tmp_path / "log.csv").write_text(f"arrival_s,width,height\n{rows}")
+    found, notes = candidates(tmp_path, "flux-dev-elastic", gpu, trace=log)
+    assert not {one.design for one in found} & {"nirvana", "modm-quality", "modm-throughput"}
+    assert any(f"{size}x{size}" in one.work for one in found) is used
+    said = "are used; shapes=model takes" if used else "are not used, but those of flux-dev-elastic"
+    assert any(f"its own width, height {said}" in note for note in notes)
+    _, notes = candidates(tmp_path, "flux-dev-elastic", gpu, trace=log, design=["nirvana"])
+    assert any("nirvana on h100: log.csv has no prompts to find in a cache" in note for note in notes)
