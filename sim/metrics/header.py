@@ -183,8 +183,11 @@ def run_line(summary: Mapping[str, Any], config: Mapping[str, Any], overrides: s
     parts = [f"{verdict}{completed}, p95 {_seconds(latency_s['p95'])}{over}"]
     about, end = header(summary, config), f" -> {folder}" if folder else ""
     room = max(MAX_RUN_LINE - 1 - len(name) - len(end), len(parts[0]))
+    served = [name for name, n in requests_by_model(summary).items() if n]
     text = _fit([*parts, _short_load(summary)], room)
-    work = about.work if len(text) + 2 + len(about.work) <= room else about.images
+    alone = about.images if len(served) == 1 and about.images.startswith(served[0]) else ""
+    works = filter(None, (about.work, alone, " + ".join(served)))
+    work = next((work for work in works if len(text) + 2 + len(work) <= room), "")
     return name + _fit([text, work, about.times.partition(",")[0]], room) + end
 
 
@@ -213,8 +216,7 @@ def _work(summary: Mapping[str, Any]) -> str:
     images = models[0].images
     same = [row for row in rows if row["model"] == rows[0]["model"]]
     software = _distinct(_first_part(row.get("software") or "") for row in same)
-    names = _distinct(model.images.model for model in models if model.images.model != images.model)
-    besides = f"; beside it {' and '.join(names)}" if names else ""
+    besides = _besides(requests_by_model(summary), images.model)
     text = str(images)
     if (work := summary.get("work")) is not None:
         low, high = work["steps"]["min"], work["steps"]["max"]
@@ -222,6 +224,18 @@ def _work(summary: Mapping[str, Any]) -> str:
         most = size if work["size_count"] == 1 else f"{work['size_count']} sizes (mostly {size}, {percent(share, 0)})"
         text = f"{images.model}, {most}, {low if low == high else f'{low} to {high}'} steps, {images.precision_text}"
     return f"{text}{''.join(f', {name}' for name in software)}{besides}"
+
+
+def requests_by_model(summary: Mapping[str, Any]) -> dict[str, int]:
+    """Return the requests that each model completed, by its name."""
+    return {printable(row["model"]): row.get("requests") or 0 for row in summary.get("models") or ()}
+
+
+def _besides(counts: Mapping[str, int], reference: str) -> str:
+    """Say which share of the requests models other than the reference served; empty if there is none."""
+    total = sum(counts.values())
+    shares = [f"{percent(n / total, 0)} on {name}" for name, n in counts.items() if n and name != reference]
+    return f"; {_all_of(shares)}" if shares else ""
 
 
 def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:

@@ -79,10 +79,11 @@ _SUMMARY = SchemaValidator(
                     **dict.fromkeys(("role", "model"), _TEXT),
                     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
                     "untimed": _TEXTS,
+                    "requests": core_schema.int_schema(ge=0),
                     "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
                 },
                 # older summaries lack them, and models of images have no frames
-                ("gpu", "frames", "source", "software", "date", "untimed"),
+                ("gpu", "frames", "source", "software", "date", "untimed", "requests"),
             ),
         },
     )

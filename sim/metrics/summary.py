@@ -106,7 +106,7 @@ def summarise(
             "columns": dict(columns),
         },
         "work": view.work(),
-        "models": models(run),
+        "models": models(run, view.requests_on),
         "assumptions": [asdict(assumption) for assumption in _assumptions(run, record)],
         "requests": {
             "arrived": len(view.outcome),
@@ -148,10 +148,13 @@ def summarise(
     }
 
 
-def models(run: Run) -> list[dict[str, Any]]:
+def models(run: Run, requests_on: Callable[[str], int]) -> list[dict[str, Any]]:
     """Describe each model that a GPU held, and the reference model, by role and kind of GPU; the reference model first.
 
     Width, height and steps are null if requests bring their own. Values that the backend does not state are null.
+
+    Args:
+        requests_on: counts the measured requests that a model completed.
     """
     kinds = run.cluster.kinds
     held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.held}
@@ -166,7 +169,7 @@ def models(run: Run) -> list[dict[str, Any]]:
                     row["frames"] = own.frames
                 stated = ("precision", "basis", "service_error", "source", "software", "date")
                 row |= {name: getattr(known, name) for name in stated}
-                described.append(row | {"untimed": list(known.untimed)})
+                described.append(row | {"untimed": list(known.untimed), "requests": requests_on(model.name)})
     return described
 
 
@@ -243,6 +246,11 @@ class MeasuredWindow:
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of the measured requests."""
         return self._record.request_columns[name][self._warmup :]
+
+    def requests_on(self, model: str) -> int:
+        """Count the measured requests that ``model`` completed."""
+        code = self._record.request_columns.model_code.get(model)
+        return 0 if code is None else int((self.column("model")[self.completed] == code).sum())
 
     def work(self) -> dict[str, Any] | None:
         """Return the sizes and steps that the measured requests ask for; None if those of their model are served.

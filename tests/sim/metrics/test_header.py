@@ -47,6 +47,13 @@ def test_header_names_work_basis_traffic_state_and_load() -> None:
     assert found["goodput"] == "0.51 a minute within 2x"
 
 
+def test_work_says_which_share_other_models_served() -> None:
+    small = MODEL | {"role": "small", "model": "sd-turbo", "requests": 30}
+    work = headed(models=[MODEL | {"requests": 70}, small]).work
+    assert work == "sdxl-mlperf, 1024x1024, 20 steps, fp8, TensorRT 10.11; 30 % on sd-turbo"
+    assert "sd-turbo" not in headed(models=[MODEL | {"requests": 70}, small | {"requests": 0}]).work
+
+
 @pytest.mark.parametrize(("verdict", "words"), [("below", "below capacity"), ("undecided", "undecided")])
 def test_load_is_overloaded_where_the_summary_says_so_alone(verdict: str, words: str) -> None:
     assert words in headed(load=LOAD | {"verdict": verdict}).load

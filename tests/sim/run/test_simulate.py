@@ -38,7 +38,9 @@ def finished() -> dict[str, Outcome]:
 def test_summary_describes_each_model_on_a_gpu(finished: dict[str, Outcome], system: str, roles: list[str]) -> None:
     described = finished[system].summary["models"]
     assert [each["role"] for each in described] == roles
-    assert described[0] == {
+    completed = finished[system].requests.to_pandas().query("outcome == 'completed'")
+    assert [each["requests"] for each in described] == [(completed.model == each["model"]).sum() for each in described]
+    assert {key: value for key, value in described[0].items() if key != "requests"} == {
         "role": "large", "model": "sd3.5-large", "gpu": "mi210", "width": 1024, "height": 1024, "steps": 50,
         "precision": None, "basis": "published", "service_error": None,
         "source": "MoDM's public artifact, multi-node capacity model: 91.5 s for 50 steps at 1024x1024, batch 1",
@@ -55,7 +57,7 @@ def test_summary_has_no_model_shape_if_requests_bring_their_own() -> None:
 def test_backend_without_provenance_has_no_basis() -> None:
     run = engine([0.0], [1.0])
     run.run()
-    (described,) = models(run)
+    (described,) = models(run, lambda model: 0)
     assert (described["model"], described["steps"]) == ("large", 50)
     assert [described[key] for key in ("precision", "basis", "service_error", "source")] == [None] * 4
 
