@@ -613,7 +613,8 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
             f"the service itself binds: on {cluster} hardly a request waits, and p95 is {p95_s} s; "
             "more GPUs do not help"
         )
-    if any(each["load"]["verdict"] == "overloaded" for each in summaries):
+    is_full = gpus_kept_busy(summary, best.devices) >= best.devices  # of a run too short for a verdict
+    if is_full or any(each["load"]["verdict"] == "overloaded" for each in summaries):
         return f"capacity binds: {cluster}, the most that were asked for, serve less than is offered"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
 
