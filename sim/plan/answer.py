@@ -28,8 +28,8 @@ ALONE_ROWS = 100
 ALONE_GPUS = 8
 """GPUs of that run: enough for the widest groups."""
 
-ALONE_LOAD = 1e-4
-"""Factor on the load of that run."""
+ALONE_LOAD = 0.01
+"""Factor on the load of that run. A wait that is left does not count as service."""
 
 CHECK_SEEDS = 1
 """Replications in checks of an answer: its headroom, and longer service times. They draw as the answer's first did."""
