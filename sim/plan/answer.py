@@ -28,8 +28,8 @@ ALONE_ROWS = 100
 ALONE_GPUS = 8
 """GPUs of that run: enough for the widest groups."""
 
-ALONE_LOAD = 1e-4
-"""Factor on the load of that run."""
+ALONE_LOAD = 0.01
+"""Factor on the load of that run. A wait that is left does not count as service."""
 
 CHECK_SEEDS = 1
 """Replications in checks of an answer: its headroom, and longer service times. They draw as the answer's first did."""
@@ -613,7 +613,8 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
             f"the service itself binds: on {cluster} hardly a request waits, and p95 is {p95_s} s; "
             "more GPUs do not help"
         )
-    if any(each["load"]["verdict"] == "overloaded" for each in summaries):
+    is_full = gpus_kept_busy(summary, best.devices) >= best.devices  # of a run too short for a verdict
+    if is_full or any(each["load"]["verdict"] == "overloaded" for each in summaries):
         return f"capacity binds: {cluster}, the most that were asked for, serve less than is offered"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
 

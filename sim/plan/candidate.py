@@ -119,7 +119,7 @@ class Candidate:
         values[self._rate_key] = float(f"{self._rate * load:.9g}") if load != 1.0 else self._rate
         values |= self._starts.get(self.cache or "warm", {})
         if alone:
-            values |= {"trace.requests": alone, "preload": 0, "warmup": 0}
+            values |= {"trace.requests": alone, "preload": 0, "warmup": 0, "sample_s": 1e6}
         former = {key: OmegaConf.select(self._config, key) for key in values}
         for key, value in values.items():  # on the one composition: a copy takes longer than all else
             OmegaConf.update(self._config, key, value, force_add=True)  # a file's trace.requests

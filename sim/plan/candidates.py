@@ -103,7 +103,7 @@ def find_candidates(options: Options, traffic: Traffic, words: Sequence[str]) ->
     starts, earlier, said = find_starts(
         traffic,
         max(candidate.period_s for candidate in candidates),
-        has_cache=any(candidate.cache for candidate in candidates),
+        has_cache=options.cache != "empty" and any(candidate.cache for candidate in candidates),
     )
     if options.cache == "empty":
         starts = dict.fromkeys(starts, starts["empty"])

@@ -213,7 +213,7 @@ def find_starts(
 
     Args:
         period_s: seconds between two decisions of the slowest controller of a candidate; 0 without one.
-        has_cache: True if a candidate searches a cache.
+        has_cache: True if a candidate searches a cache that is to be warm.
     """
     notes, rows, own = list[str](), len(traffic.trace), "preload" in traffic.is_set
     rate_rpm = traffic.rate_rpm or 0.0

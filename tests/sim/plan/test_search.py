@@ -102,3 +102,24 @@ def test_confidence_interval_has_its_stated_coverage() -> None:
     rng = np.random.default_rng(3)
     held = [(spread := interval(rng.normal(10.0, 2.0, 5).tolist())).low < 10.0 < spread.high for _ in range(4000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+@given(answer=st.integers(1, 60), step=st.integers(1, 8), start=st.integers(1, 80))
+def test_clusters_of_groups_grow_in_multiples_of_the_group_from_any_start(answer: int, step: int, start: int) -> None:
+    search = ClusterSearch(70, 6, step, start)
+
+    def measure(trials: list[tuple[str, Trial]]) -> list[Outcome]:
+        assert all(trial.gpus % step == 0 for _, trial in trials)
+        return [Outcome((answer / trial.gpus,), False, answer, 1.0) for _, trial in trials]
+
+    run_searches({"only": search.steps()}, measure)
+    assert search.gpus == -(-answer // step) * step
+
+
+@pytest.mark.parametrize(
+    ("ratio", "is_light", "meets"), [(0.4, True, True), (0.4, False, None), (0.7, True, None), (4.0, False, False)]
+)
+def test_one_replication_decides_where_it_is_clear(ratio: float, is_light: bool, meets: bool | None) -> None:
+    replications = Replications([Outcome((ratio,), False, 1.0, 1.0, is_light)])
+    replications.decide(6)
+    assert replications.meets is meets
