@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from mezzotint.backends.base import BackendError
+from mezzotint.backends.base import BackendError, size_text
 from mezzotint.backends.profile import Profile, find, shipped
 from mezzotint.backends.scaling import Scaled, Scaling, scale, way_on
 from mezzotint.backends.scaling import parse as parse_scalings
@@ -25,7 +25,7 @@ from mezzotint.sim.metrics.cost import PaidService, Price, gpu_price, read_price
 from mezzotint.sim.plan.candidate import BASELINES, Candidate, Start
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import rate_key
-from mezzotint.sim.plan.traffic import Traffic, find_starts, size_text
+from mezzotint.sim.plan.traffic import Traffic, find_starts
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus
 from mezzotint.sim.run.config.compose import compose_config

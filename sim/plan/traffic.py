@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mezzotint.backends.base import size_text
 from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.streams import TRACE, stream
@@ -105,11 +106,6 @@ class Traffic:
 
     def _longest(self, name: str) -> int:
         return max((len(names or ()) for names in self.trace.table.column(name).to_pylist()), default=0)
-
-
-def size_text(width: int, height: int, frames: int = 1) -> str:
-    """Return a size such as ``1024x1024`` or, of a video, ``1280x720x80``."""
-    return f"{width}x{height}" + (f"x{frames}" if frames > 1 else "")
 
 
 def find_traffic(options: Options) -> Traffic:
