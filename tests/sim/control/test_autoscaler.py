@@ -97,7 +97,8 @@ def test_autoscaler_that_keeps_all_gpus_changes_nothing(system: str, rule: str) 
     assert scaled.requests.equals(fixed.requests)
     assert scaled.cluster.select(fixed.cluster.column_names).equals(fixed.cluster)
     different = {key for key, value in fixed.summary.items() if scaled.summary[key] != value}
-    assert different <= {"assumptions", "wall"}
+    assert different <= {"assumptions", "state", "wall"}
+    assert scaled.summary["state"] | {"periods": {}, "note": None} == fixed.summary["state"]
 
 
 def test_gpu_is_paid_from_its_order_to_its_release() -> None:

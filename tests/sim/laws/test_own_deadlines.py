@@ -76,7 +76,8 @@ def test_summary_says_what_share_missed_their_own_deadline(tmp_path: Path) -> No
     late = (rows.finish_s - rows.arrival_s > own_s)[~np.isnan(own_s)]
     found = outcome.summary["slo"]
     assert found["own"] == {
-        "limit_s": pytest.approx(np.nanmean(own_s)), "violation_rate": late.mean(), "requests": len(late)
+        "limit_s": pytest.approx(np.nanmean(own_s)), "violation_rate": late.mean(), "requests": len(late),
+        "goodput_rpm": found["own"]["goodput_rpm"],
     }  # fmt: skip
     assert 0 < late.mean() < 1
     without = simulated(*words, *of_trace(tmp_path, [None] * 60)).summary["slo"]

@@ -158,7 +158,7 @@ def test_size_of_a_video_names_its_frames_in_reports_and_errors(tmp_path: Path) 
     outcome = simulated(*WAN, *mix(SHORT), "shapes=model")
     write_run(outcome, tmp_path / "run")
     (run,) = load_runs([tmp_path / "run"])
-    assert str(run.images).startswith("wan2.2, 1280x720x80, 6 steps")
+    assert str(run.models[0].images).startswith("wan2.2, 1280x720x80, 6 steps")
     with pytest.raises(BackendError, match=r"step at 854x480x81 \(33203520 pixels of all frames\), batch 2"):
         Profiled("ascend-910b2").steps([Work("wan2.2", 854, 480, 3, frames=81)] * 2)
 

@@ -248,7 +248,7 @@ def test_reproduce_writes_and_checks(
     ("words", "message"),
     [
         (["nirvana", "--sizes", "1,2"], "reproduce: No such option: --sizes"),
-        (["nope"], "found the system 'nope', expected one of nirvana, modm"),
+        (["nope"], "found the system 'nope'; `mezzotint reproduce --help` prints all"),
         (["--jobs", "0"], "--jobs"),
         (["--only-trace"], "add --trace FILE"),
         (["--name", "log"], "without a trace"),

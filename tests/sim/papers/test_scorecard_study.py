@@ -62,7 +62,7 @@ def test_sweep_has_the_points_hydra_would_run() -> None:
     [
         ("one: [{id: X1, what: a, role: predict, value: high}]", r"one\.0\.value\.float: .*, found 'high'"),
         ("one: [{id: X1, what: a, role: guess}]", r"one\.0\.role: .*found 'guess'"),
-        ("one: [{id: X1, what: a, role: predict, worth: 1.0}]", r"one\.0\.worth: extra inputs"),
+        ("one: [{id: X1, what: a, role: predict, worth: 1.0}]", r"one\.0\.worth: there is no such key"),
         ("one: [{what: a, role: predict, value: 1.0}]", r"one\.0\.id: field required"),
         ("one: [{id: X1, what: a, role: predict, value: 1.0, rel_tol: -0.1}]", r"rel_tol: .*greater than 0"),
         ("one: 3\n", "one: "),

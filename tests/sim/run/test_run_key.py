@@ -48,7 +48,9 @@ def test_comment_changes_no_key_and_changed_arithmetic_changes_every_key(copied:
         file.write_text(file.read_text() + "\n# a comment\n")
     assert key_of(copied) == ours
     steps = copied / "mezzotint" / "backends" / "profiled.py"
-    steps.write_text(steps.read_text().replace("extrapolate, self.service_factor)", "extrapolate, 1.001)"))
+    steps.write_text(
+        steps.read_text().replace("extrapolate, self.service_factor, folders)", "extrapolate, 1.001, folders)")
+    )
     assert key_of(copied) != ours, "although nobody raised ARITHMETIC"
 
 
