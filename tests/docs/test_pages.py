@@ -37,7 +37,6 @@ STORIES = {
 }
 """Pages whose blocks are run in their order, those of a story in one folder."""
 SHORTER = {
-    "mezzotint plan log.parquet ": "trace.requests=1000",
     "mezzotint report first --reruns-s ": "--reruns-s 1",
     "mezzotint run -m ": "hydra.launcher.n_jobs=1",
 }
