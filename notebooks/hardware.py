@@ -52,9 +52,14 @@ runs = pd.json_normalize(facts["submissions"]).set_index("name")
 # published, so the seconds per image are fitted on the measured mean. All percentiles are predictions.
 
 # %%
-errors = pd.DataFrame(facts["errors"]).T
-errors.columns = ["median error", "90 % of the runs within", "runs", "median error, nothing fitted"]
-errors.drop(columns="runs").map("{:.2%}".format)
+names = {
+    "median": "median error",
+    "p90": "90 % of the runs within",
+    "unfitted_median": "median error, nothing fitted",
+    "by_kind_median": "median error, the offline rate corrected by other runs of the kind",
+}
+errors = pd.DataFrame(facts["errors"]).T[[*names]].rename(columns=names)
+errors.map("{:.2%}".format)
 
 # %%
 (figure,) = draw(facts).values()
