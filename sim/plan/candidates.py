@@ -120,7 +120,8 @@ def _explain(left_out: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
         named = []
         for names, kinds in kinds_of.items():
             is_all = set(BASELINES) & set(names)  # a kind without the baseline has nothing
-            named.append(f"{'' if is_all else f'{chr(44).join(names)} on '.replace(',', ', ')}{', '.join(kinds)}")
+            designs = "" if is_all else f"{', '.join(names)} on "
+            named.append(f"{designs}{', '.join(kinds)}")
         lines.append(f"left out: {'; '.join(named)}: {why}")
     return lines
 

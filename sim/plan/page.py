@@ -27,7 +27,7 @@ from mezzotint.sim.plan.answer import (
 )
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.target import Target
-from mezzotint.sim.report.assumed import Stated, section
+from mezzotint.sim.report.assumed import Stated, collect, section
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import SERIES, Chart, Field, Limit, PageFigure, Spec, bars, page, picture, points
 
@@ -450,15 +450,12 @@ def html(plan: Plan, command: str) -> str:
 
 def _assumptions(plan: Plan) -> list[Stated]:
     """Return the assumptions of the ranked clusters, each once, with the designs that rest on it if not all do."""
-    rests: dict[tuple[str, str, str], tuple[Any, list[str]]] = {}
-    for one in plan.ranked:
-        for row in one.summary["assumptions"]:
-            designs = rests.setdefault((row["what"], str(row["value"]), row["source"]), (row["value"], []))[1]
-            designs.append(one.result.candidate.design)
-    return [
-        Stated(what, value, source, "" if len(designs) == len(plan.ranked) else ", ".join(dict.fromkeys(designs)))
-        for (what, _, source), (value, designs) in sorted(rests.items(), key=lambda item: item[0])
-    ]
+
+    def designs(members: Sequence[Ranked]) -> str:
+        names = dict.fromkeys(one.result.candidate.design for one in members)
+        return "" if len(members) == len(plan.ranked) else ", ".join(names)
+
+    return collect(plan.ranked, lambda one: one.summary, designs)
 
 
 def _unranked_cells(plan: Plan, one: Unranked) -> tuple[str, str, str]:
@@ -550,7 +547,7 @@ def _cost_charts(
                 SERIES: _series(plan, one.candidate),
                 "gpus": one.devices,
                 "usd": math.nan if one.usd_per_h is None else one.usd_per_h,
-                **{f"{name}": one.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
+                **{name: one.numbers[f"{name}_s"] for name in ("p50", "p95", "p99")},
                 "usd_1000": 1000 * (one.numbers["usd_per_image"] or math.nan),
                 "quality": one.numbers["quality"],
                 "energy": (one.numbers["energy_j_per_image"] or math.nan) / 1000,

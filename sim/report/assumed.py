@@ -2,17 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from string import Formatter
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from markupsafe import Markup
 
-from mezzotint.figures.page import number, render
+from mezzotint.figures.page import DASH, number, render
+
+T = TypeVar("T")
 
 MOVES = {
     "times": "Latency and throughput",
@@ -49,6 +51,35 @@ class Stated:
     def raw(self) -> str:
         """The value as in the summary, as text."""
         return self.value if isinstance(self.value, str) else json.dumps(self.value, sort_keys=True, ensure_ascii=False)
+
+
+def as_text(value: object) -> str:
+    """Return a value of a summary as text."""
+    if value is None:
+        return DASH
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def collect(
+    runs: Sequence[T], summary_of: Callable[[T], Mapping[str, Any]], systems_of: Callable[[Sequence[T]], str]
+) -> list[Stated]:
+    """Return the assumptions of ``runs``, each once, in order.
+
+    Args:
+        summary_of: returns the summary of a run.
+        systems_of: names the systems of the runs that rest on an assumption; empty if all do.
+    """
+    runs_of: dict[tuple[str, str, str], tuple[Any, list[T]]] = {}
+    for run in runs:
+        for row in summary_of(run)["assumptions"] or []:
+            fact = (as_text(row["what"]), as_text(row["value"]), as_text(row["source"]))
+            members = runs_of.setdefault(fact, (row["value"], []))[1]
+            if run not in members:
+                members.append(run)
+    return [
+        Stated(what, value, source, systems_of(members))
+        for (what, _, source), (value, members) in sorted(runs_of.items(), key=lambda item: item[0])
+    ]
 
 
 @dataclass(frozen=True, slots=True)

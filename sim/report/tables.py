@@ -1,17 +1,15 @@
 """Numbers of the report's tables: comparison, assumptions and reproduction."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from mezzotint.figures.page import DASH, number
 from mezzotint.sim.metrics.header import shared, unlike_work
 from mezzotint.sim.metrics.served import runs_by_images
-from mezzotint.sim.report.assumed import Stated
+from mezzotint.sim.report.assumed import Stated, as_text, collect
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
 from mezzotint.sim.report.labels import Load, natural, short_value
 from mezzotint.sim.report.runs import Run
@@ -158,17 +156,7 @@ def different_images(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 def assumptions(runs: Sequence[Run]) -> list[Stated]:
     """Return the assumptions of all runs, each once, with the systems that rest on it."""
-    runs_of: dict[tuple[str, str, str], tuple[Any, list[Run]]] = {}
-    for run in runs:
-        for row in run.summary["assumptions"] or []:
-            fact = (_text(row["what"]), _text(row["value"]), _text(row["source"]))
-            members = runs_of.setdefault(fact, (row["value"], []))[1]
-            if run not in members:
-                members.append(run)
-    return [
-        Stated(what, value, source, _systems_text(members, runs))
-        for (what, _, source), (value, members) in sorted(runs_of.items(), key=lambda item: item[0])
-    ]
+    return collect(runs, lambda run: run.summary, lambda members: _systems_text(members, runs))
 
 
 def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
@@ -240,7 +228,7 @@ def reproduction(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     for run in runs:
         trace = run.summary["trace"] or {}
         facts = (run.summary["seed"], trace.get("name"), trace.get("digest"))
-        rows.append((run.name, run.series, run.load.label, *map(_text, facts)))
+        rows.append((run.name, run.series, run.load.label, *map(as_text, facts)))
     return rows
 
 
@@ -251,7 +239,7 @@ def quality_notes(runs: Sequence[Run]) -> dict[str, str]:
         quality = run.summary.get("quality") or {}
         said = (f"compares {quality['score']}" if quality.get("score") else None, quality.get("note"))
         for text in filter(None, said):
-            systems_of.setdefault(_text(text), set()).add(run.family or run.series)
+            systems_of.setdefault(as_text(text), set()).add(run.family or run.series)
     return {text: ", ".join(sorted(names, key=natural)) for text, names in systems_of.items()}
 
 
@@ -263,7 +251,7 @@ def unknown_quality(runs: Sequence[Run]) -> dict[str, str]:
             quality = run.summary.get("quality")
             quality = quality if isinstance(quality, Mapping) else {}
             reason = quality.get("reason") or quality.get("basis") or "the run gives no reason"
-            systems_of.setdefault(_text(reason), set()).add(run.family or run.series)
+            systems_of.setdefault(as_text(reason), set()).add(run.family or run.series)
     return {reason: ", ".join(sorted(names, key=natural)) for reason, names in systems_of.items()}
 
 
@@ -292,9 +280,3 @@ def _is_best(cell: SeriesAtLoad, column: Column, rivals: Sequence[SeriesAtLoad])
         and beyond_noise(cell, rival, *column.keys)
         for rival, theirs in others
     )
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return DASH
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

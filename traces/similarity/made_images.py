@@ -11,12 +11,12 @@ from mezzotint.networks.clip import ClipModel
 from mezzotint.settings.assumption import Assumption
 from mezzotint.traces.encoders.clip import encode_image
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.similarity.similarities import Floats
+from mezzotint.traces.similarity.similarities import Floats, MeasuredCosine
 from mezzotint.traces.similarity.similarity_map import Identity, SimilarityMap
 
 
 @dataclass(slots=True)
-class TextToMadeImage:
+class TextToMadeImage(MeasuredCosine):
     """Cosine of a prompt's text vector and the vector of an image that the run has made (MoDM, 3.2), measured.
 
     Images are files that do not exist before their request was served, so only ``search=scan`` can compare them. The
@@ -61,15 +61,6 @@ class TextToMadeImage:
             )
         self._text = embeddings
         self._vectors.clear()
-
-    def similar(self, product: float) -> float:
-        return product
-
-    def product(self, similarity: float) -> float:
-        return similarity
-
-    def queries(self, start: int, stop: int) -> Floats:
-        return np.asarray(self._text[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
         return np.stack([self._vector(row) for row in rows.tolist()])

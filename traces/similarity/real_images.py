@@ -9,12 +9,12 @@ from mezzotint.settings.assumption import Assumption
 from mezzotint.traces.encoders.images import ImageSource, OpenedImages
 from mezzotint.traces.encoders.vectors import BLOCK, unit
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.similarity.similarities import Floats
+from mezzotint.traces.similarity.similarities import Floats, MeasuredCosine
 from mezzotint.traces.similarity.similarity_map import Identity, SimilarityMap
 
 
 @dataclass(slots=True)
-class TextToRealImage:
+class TextToRealImage(MeasuredCosine):
     """Cosine of a prompt's text vector and the vector of a real image (MoDM, 3.2), measured and not modelled.
 
     Both vectors are of the model that the thresholds refer to, so the only similarity map is the identity.
@@ -53,15 +53,6 @@ class TextToRealImage:
         if not pairs:
             raise TraceError(f"{opened.path}: no row has both a prompt and an image; nothing could be compared")
         self._own = total / pairs
-
-    def similar(self, product: float) -> float:
-        return product
-
-    def product(self, similarity: float) -> float:
-        return similarity
-
-    def queries(self, start: int, stop: int) -> Floats:
-        return np.asarray(self._text[start:stop])
 
     def artifacts(self, rows: NDArray[np.int64]) -> Floats:
         return unit(self._opened.rows[rows], 0, self._opened.path)

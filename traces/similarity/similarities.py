@@ -57,6 +57,22 @@ class SimilaritySource(Protocol):
         """Return what is modelled rather than measured."""
 
 
+class MeasuredCosine:
+    """Cosine of a prompt's text vector and an image's, both measured: similarities are the products themselves."""
+
+    __slots__ = ()
+    _text: Floats
+
+    def similar(self, product: float) -> float:
+        return product
+
+    def product(self, similarity: float) -> float:
+        return similarity
+
+    def queries(self, start: int, stop: int) -> Floats:
+        return np.asarray(self._text[start:stop])
+
+
 @dataclass(slots=True)
 class TextToText:
     """Cosine of the prompts' text embeddings (NIRVANA, 4: both sides are CLIP text vectors)."""
