@@ -84,7 +84,7 @@ class Run:
 
     @cached_property
     def header(self) -> Header:
-        """What was served, on whose times, from which state and under which load."""
+        """The facts that decide how the result may be read: work, times, traffic, state and load."""
         return header(self.summary, self.config)
 
     def __repr__(self) -> str:

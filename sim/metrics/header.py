@@ -221,8 +221,8 @@ def _work(summary: Mapping[str, Any]) -> str:
     if (work := summary.get("work")) is not None:
         low, high = work["steps"]["min"], work["steps"]["max"]
         size, share = next(iter(work["sizes"].items()))
-        most = size if work["size_count"] == 1 else f"{work['size_count']} sizes (mostly {size}, {percent(share, 0)})"
-        text = f"{images.model}, {most}, {low if low == high else f'{low} to {high}'} steps, {images.precision_text}"
+        sizes = size if work["size_count"] == 1 else f"{work['size_count']} sizes (mostly {size}, {percent(share, 0)})"
+        text = f"{images.model}, {sizes}, {low if low == high else f'{low} to {high}'} steps, {images.precision_text}"
     return f"{text}{''.join(f', {name}' for name in software)}{besides}"
 
 

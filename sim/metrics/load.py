@@ -77,23 +77,23 @@ def load(
     none as long as nobody waits; waits in the front end and between stages count. The arrivals are taken as they came:
     the question is whether the system served them, not at which rate their process would send more.
 
-    - ``overloaded``: W grows by more than MARGIN of the arrivals, and its mean change in 20 spans, over the standard
-      error of the completions, exceeds QUANTILE (or over that of the changes, the less of both); in the last half it
-      does not fall. Or requests are lost (discarded or failed) that idle GPUs could not have served: the same of
-      W + losses - idle GPU-seconds x completions in a busy GPU-second, which is the arrivals minus the capacity. Or
-      more than a twentieth is lost.
+    - ``overloaded``: W grows by more than MARGIN of the arrivals, significantly, and does not fall in the last half.
+      It is significant if its mean change in 20 spans exceeds QUANTILE standard errors. The standard error is that of
+      the completions or of the changes, the smaller of the two. Or requests are lost (discarded or failed) that idle
+      GPUs could not have served. The same test is then of the arrivals minus the capacity: of W + losses - idle
+      GPU-seconds x completions in a busy GPU-second. Or more than a twentieth is lost.
     - ``below``: idle GPUs could have served MARGIN more than came, and W does not grow by MARGIN. Or W returns to its
-      level: its mean square over the sum of its squared changes in 60 spans is under SETTLED (the statistic of Sargan
-      and Bhargava, Econometrica 51, 1983, of a random walk against a stationary series), about
-      zero or about its mean. Or W falls as significantly as
-      it would have to rise. In each case the run lasts 5 service times.
+      level, zero or its mean: its mean square over the sum of its squared changes in 60 spans is under SETTLED. That is
+      the statistic of Sargan and Bhargava (Econometrica 51, 1983) for a stationary series against a random walk. Or W
+      falls as significantly as it would have to rise. In each case the run lasts 5 service times.
     - ``undecided``: none of them.
 
     Wrong verdicts, held against what was offered over the capacity (M/M/8 and M/D/8 from empty, any load): at most 2 %
-    of runs of 300 to 1,000 requests, none of 3,000; 11 % of 100. Held against the rate of the arrival process: at .95,
-    4 to 6 % of 300 and up to 2 % of 1,000 are called overloaded, since by chance more came than that; at 1.05, 14 % of
-    300 and 3 % of 1,000 are called below. Power: at .9 or 1.1, 60 to 95 % of 1,000 requests and 98 % of 3,000 get the
-    right verdict; at .95 or 1.05 half of 1,000 and 70 to 98 % of 3,000. The requests that a verdict needs go with
+    of runs of 300 to 1,000 requests, none of 3,000; 11 % of 100. Held against the rate of the arrival process, more
+    are wrong, since by chance more or fewer requests came. At .95, 4 to 6 % of 300 and up to 2 % of 1,000 are called
+    overloaded. At 1.05, 14 % of 300 and 3 % of 1,000 are called below.
+    Power: at .9 or 1.1, 60 to 95 % of 1,000 requests and 98 % of 3,000 get the right verdict; at .95 or 1.05 half of
+    1,000 and 70 to 98 % of 3,000. The requests that a verdict needs go with
     (ca2 + cs2) / (1 - load)**2, the squared coefficients of variation of arrivals and service times.
 
     Args:

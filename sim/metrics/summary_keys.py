@@ -35,7 +35,7 @@ class Kind:
 
     @property
     def schema(self) -> CoreSchema:
-        """What pydantic accepts as this kind, or null."""
+        """The schema that pydantic checks a number of this kind by; null is accepted."""
         if self.is_whole:
             return core_schema.nullable_schema(core_schema.int_schema(ge=int(self.low)))
         high = None if math.isinf(self.high) else self.high + TOLERANCE

@@ -87,9 +87,10 @@ def mser(series: Reals) -> int:
     The truncation minimises the squared standard error of the mean of what is left, over `BATCHES` batch means.
 
     Latencies are taken by their logarithms. Where the series is skewed, as waits are, a low variance comes with a low
-    mean, so that MSER favours tails of few waits. Bias of the mean wait in M/M/1 from empty, 2,000 requests, at a load
-    of .8, .9 and .95: 0, -2 and -15 % if nothing is left out, -7, -11 and -14 % by MSER-5 of the latencies, -3, -1 and
-    -4 % by this rule. Latencies that begin six times as high as they end, of 3,000 requests at a load of .8: 20 % if
+    mean, so that MSER favours tails of few waits. The bias of the mean wait in M/M/1 from empty (2,000 requests, loads
+    of .8, .9 and .95) is 0, -2 and -15 % if nothing is left out. By MSER-5 of the latencies it is -7, -11 and -14 %, by
+    this rule -3, -1 and -4 %.
+    Latencies that begin six times as high as they end, of 3,000 requests at a load of .8: 20 % if
     nothing is left out, -4 % and 3 %.
 
     Source: K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69,

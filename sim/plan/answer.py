@@ -104,7 +104,7 @@ class ClusterResult:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a cluster saves beside the baseline (negative: costs more); None if one of the two is not known.
+    """The saving of a cluster beside the baseline (negative: it costs more); None if one of the two is not known.
 
     Attributes:
         usd_per_h: US$ per hour, beside the cheapest baseline of the same work.
@@ -164,7 +164,7 @@ class Ranked:
 
     @property
     def work(self) -> str:
-        """What a request asks of the cluster, in words."""
+        """The work of a request, in words: model, size, steps and precision."""
         return self.result.candidate.work
 
     @property
@@ -357,8 +357,8 @@ class _Planner:
 
         def lowest_overload(each: Ranked) -> int:
             """Return the index of the lowest factor whose work alone fills the cluster, if it is fixed."""
-            most = each.result.devices / each.gpus_kept_busy if each.result.candidate.is_plain else math.inf
-            return bisect_left(HEADROOM_FACTORS, most)
+            full = each.result.devices / each.gpus_kept_busy if each.result.candidate.is_plain else math.inf
+            return bisect_left(HEADROOM_FACTORS, full)
 
         ends = bisect(
             {each.result.candidate: (-1, lowest_overload(each)) for each in ranked},

@@ -205,7 +205,8 @@ def find_starts(
     """Return the settings of a run by the state of its cache, the requests that fill a warm one, and notes.
 
     Both states serve as many requests, and those of a warm cache come after the ones that fill it. With drawn arrivals
-    the start is left out by the rule of ``warmup=auto``; before a log's busiest hour, `LEAD_S`; of a whole log, none.
+    the start is left out by the rule of ``warmup=auto``. Of a log's busiest hour `LEAD_S` before it are, of a whole log
+    nothing.
 
     Args:
         period_s: seconds between two decisions of the slowest controller of a candidate; 0 without one.

@@ -56,7 +56,7 @@ class Run:
 
     @property
     def header(self) -> Header:
-        """What was served, on whose times, from which state and under which load."""
+        """The facts that decide how the result may be read: work, times, traffic, state and load."""
         return header(self.summary, self.tree)
 
     @property

@@ -18,7 +18,7 @@ from mezzotint.sim.protocols import Run, Stepper
 
 
 class RequestKind(NamedTuple):
-    """What the seconds of a request's steps depend on: its size, and its sampling parameters if they change them."""
+    """Requests whose steps take the same seconds: of one size, with the same sampling parameters that count."""
 
     width: int
     height: int

@@ -34,9 +34,9 @@ class Rates:
     """Arrivals at the rates of a file; they end with the file, or with the trace's last request.
 
     The file is a table as `mezzotint trace import table` opens it, or Prometheus' answer to a range query. It has one
-    number a row, or a column of times (as arrivals are written, or of the unit in the column's name) and a column of
-    rates or counts; names of columns may be absent. A row holds from its time to that of the next, and the last row as
-    long as the row before. The first time is the start of the run.
+    number a row, or a column of times and one of rates or counts. Times are as arrivals are written, or of the unit in
+    the column's name. Names of columns may be absent. A row holds from its time to that of the next, and the last
+    row as long as the row before. The first time is the start of the run.
 
     Args:
         path: the file.

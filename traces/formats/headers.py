@@ -67,7 +67,7 @@ LIKENESS = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a column's name says: its meaning, and the unit if the name states one."""
+    """The meaning of a column by its name, and the unit if the name states one."""
 
     name: str
     unit: str | None = None

@@ -68,7 +68,7 @@ REQUEST_LIKE = set(SCHEMA.names) - {"arrival_s", "base_model", "images"} | {"siz
 
 
 class Interpretation:
-    """What the columns of one table mean.
+    """Meanings of the columns of one table.
 
     Attributes:
         names: meaning -> the file's name of its column.

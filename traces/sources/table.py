@@ -28,9 +28,9 @@ from mezzotint.traces.table.validation import check_ranges, excerpt
 class Table(Streamed):
     """A table of requests of your own: CSV, TSV, JSON lines, a JSON array, Parquet or Arrow, plain or packed.
 
-    The content tells the kind, not the suffix: delimited text (comma, semicolon, tab or bar) with a header, in UTF-8,
-    UTF-16 with its mark or Windows-1252; JSON records without nesting; Parquet; Arrow IPC. Text may be packed with
-    gzip, zstd or zip.
+    The content tells the kind, not the suffix: delimited text with a header, JSON records without nesting, Parquet or
+    Arrow IPC. Delimiters are comma, semicolon, tab and bar, encodings UTF-8, UTF-16 with its mark and Windows-1252.
+    Text may be packed with gzip, zstd or zip.
 
     Columns go by their usual names, and times by their size and the unit in the column's name. What was taken, left
     out and guessed is printed. A column that looks like one that is missing must be mapped or left out. An empty cell
