@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mezzotint.figures.page import number
 from mezzotint.sim.metrics.counterfactuals import counterfactuals
-from mezzotint.sim.metrics.header import rests_on
+from mezzotint.sim.metrics.header import is_overloaded, rests_on
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.options import Caches
@@ -500,7 +500,7 @@ class _Planner:
         busy = gpus_kept_busy(summary, devices)
         return Outcome(
             tuple(target.ratio(summary) for target in self._spec.targets),
-            summary["load"]["verdict"] == "overloaded" or is_saturated,
+            is_overloaded(summary) or is_saturated,
             busy - run.candidate.devices(0),
             1.0 if not latency_s or queue_s is None else queue_s / latency_s,
             busy <= LIGHT * devices,
@@ -513,7 +513,7 @@ class _Planner:
         Management Science 35, 1989), and a run needs `RELAXATIONS` times as many. Times that are not drawn are a log's
         own, and are replayed as they were.
         """
-        if isinstance(summary, str) or self._spec.replications == 1 or summary["load"]["verdict"] == "overloaded":
+        if isinstance(summary, str) or self._spec.replications == 1 or is_overloaded(summary):
             return 1
         devices = run.candidate.devices(run.gpus)
         idle = 1 - gpus_kept_busy(summary, devices) / devices
@@ -614,7 +614,7 @@ def _binds(targets: Sequence[Target], summaries: Sequence[Summary], best: Cluste
             "more GPUs do not help"
         )
     is_full = gpus_kept_busy(summary, best.devices) >= best.devices  # of a run too short for a verdict
-    if is_full or any(each["load"]["verdict"] == "overloaded" for each in summaries):
+    if is_full or any(map(is_overloaded, summaries)):
         return f"capacity binds: {cluster}, the most that were asked for, serve less than is offered"
     return f"waiting binds: {cluster}, the most that were asked for, miss the target"
 

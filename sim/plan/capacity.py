@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from mezzotint.figures.page import number
 from mezzotint.figures.palette import COLOURS, GREY, house_style, plain_numbers
 from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.metrics.header import is_overloaded
 from mezzotint.sim.plan.rate import RATE, rate_key
 from mezzotint.sim.plan.search import CONFIDENCE, bisect, interval
 from mezzotint.sim.report.compare import Spread, limit_text
@@ -215,7 +216,7 @@ def measure_in(
         trials = []
         for at, summary in zip(requested, run_calls(calls, jobs, launcher), strict=True):
             late = summary["slo"][slo]["violation_rate"]
-            trials.append(RateTrial(*at, float(late), summary["load"]["verdict"] == "overloaded"))
+            trials.append(RateTrial(*at, float(late), is_overloaded(summary)))
             tick()
         return trials
 
