@@ -140,7 +140,7 @@ class Turns:
     def as_queued(self, now_s: float) -> list[Running]:
         """Return the launches queued at this instant, and those passing a boundary as if they were, in their order."""
         places = [
-            ((each.begin_s or now_s, each.number), each) for each in self.launches.values() if each.queued_s == now_s
+            ((each.begin_s if each.due else now_s, each.number), each) for each in self.launches.values() if each.queued_s == now_s
         ]
         number = 0
         for each in sorted(self._passing(), key=self.of):
