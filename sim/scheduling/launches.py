@@ -1,9 +1,8 @@
 """Launches from the decision to their end, and the order in which those of one instant take their turns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from operator import itemgetter
 
 from mezzotint.sim.core.clock import Clock, Entry
 from mezzotint.sim.core.progress import Progress
@@ -26,11 +25,9 @@ class Running:
         needed: the GPUs that must be idle for its start, those of a move among them.
         steps: steps that it runs; fewer after an interruption.
         every: steps from one boundary to the next.
-        number: its place among launches whose last steps begin at one instant.
-        number_s: instant at which it got its number.
-        numbered_s: instant at which it got another one.
-        former_number, former_s: number and ``number_s`` before ``numbered_s``, which count at that instant.
+        stamp: its place among launches whose last steps begin at one instant.
         queued_s: instant at which it was queued.
+        dispatched_s: instant at which it started, or was queued if it has not.
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
         batch: the other requests of its batch.
@@ -49,12 +46,9 @@ class Running:
     every: int
     yields: bool
     batch: tuple[Progress, ...] = ()
-    number: int = 0
-    number_s: float = 0.0
-    numbered_s: float = -1.0
-    former_number: int = 0
-    former_s: float = 0.0
+    stamp: int = 0
     queued_s: float = 0.0
+    dispatched_s: float = 0.0
     earliest_s: float = 0.0
     cost: StageCost | None = None
     begin_s: float = 0.0
@@ -94,10 +88,19 @@ class Running:
 
 @dataclass(slots=True)
 class Turns:
-    """The order in which launches end, or pass a boundary, at one instant.
+    """The order at one instant: whose turn it is, among the launches that end or pass a boundary, and who starts first.
 
-    A launch of several steps runs as if the policy decided at each of its boundaries. Such a decision would end it, and
-    start it anew behind those that were decided before, so each launch has a number, and gets a new one there.
+    A launch of many steps runs as if the policy decided anew at each of its boundaries. Such a decision would end it,
+    and queue it again behind what was decided before. So these laws hold:
+
+    1. Launches at a boundary take turns by the begin of their last step, or move; then the one dispatched longer ago
+       goes first, in steps; then the one with the lower stamp. A launch is dispatched at its start, and anew at each
+       boundary.
+    2. A launch gets the next stamp when it is queued. One that passes a boundary gets the next stamp in its turn: after
+       what earlier turns queue, before what later turns and later events of the instant queue.
+    3. The turns of an instant are fixed by its first stamp.
+    4. Launches start in the order of their stamps. One that waited keeps its stamp, so it goes before all that pass
+       now.
 
     Attributes:
         launches: the launches that were decided and have not ended.
@@ -107,88 +110,82 @@ class Turns:
     clock: Clock
     launches: dict[Progress, Running]
     present: Turn = LAST
-    _numbers: int = field(init=False, default=0, repr=False)
+    _stamps: int = field(init=False, default=0, repr=False)
+    _fixed_s: float = field(init=False, default=-inf, repr=False)
+    """The instant whose turns are fixed."""
+    _fixed: dict[Running, Turn] = field(init=False, default_factory=dict, repr=False)
+    """Turns at that instant of the launches that were at a boundary."""
+    _to_pass: list[Running] = field(init=False, default_factory=list, repr=False)
+    """Those of them that have no new stamp yet, the last turn first."""
 
     def queue(self, launch: Running) -> None:
-        """Number ``launch``, which is queued now, after what was decided before and before what will be."""
-        launch.number, launch.queued_s = self._numbers, self.clock._now
-        launch.number_s = launch.queued_s
-        self._numbers += 1
+        """Stamp ``launch``, which is queued now."""
+        self.pass_boundaries()
+        launch.queued_s = launch.dispatched_s = self.clock._now
+        self._stamp(launch)
 
-    def _passing(self) -> list[Running]:
-        """Return the launches that pass a boundary at this instant without a decision.
+    def _stamp(self, launch: Running) -> None:
+        launch.stamp = self._stamps
+        self._stamps += 1
 
-        A decision at every step would end and start them anew, in the order of the instant.
-        """
-        now_s, passing = self.clock._now, []
-        for each in self.launches.values():
-            # What is due now ends, or has ended: it passes nothing.
-            if each.cost is not None and each.due is not None and each.due[0] > now_s:
-                behind = each.steps_behind(now_s)
-                boundary = round(behind / each.every) * each.every
+    def pass_boundaries(self) -> None:
+        """Stamp the launches that pass a boundary at this instant and whose turn was before the present one."""
+        now_s, present = self.clock._now, self.present
+        if self._fixed_s != now_s:
+            fixed = {launch: self.of(launch) for launch in self._at_boundary()}
+            self._fixed_s, self._fixed = now_s, fixed
+            self._to_pass = sorted(fixed, key=fixed.__getitem__, reverse=True)
+        to_pass = self._to_pass
+        while to_pass and self._fixed[to_pass[-1]] < present:
+            self._stamp(to_pass.pop())
+
+    def end(self) -> None:
+        """End the turns of this instant: what happens in it later comes after all boundaries."""
+        self.present = LAST
+        if self._fixed_s == self.clock._now:
+            self.pass_boundaries()
+
+    def _at_boundary(self) -> list[Running]:
+        """Return the running launches that end or pass a boundary at this instant."""
+        now_s, found = self.clock._now, []
+        for launch in self.launches.values():
+            if launch.cost is not None and launch.due is not None:
+                behind = launch.steps_behind(now_s)
+                boundary = round(behind / launch.every) * launch.every
                 # A launch begins at no boundary of its own, and instants are sums of steps, which round.
                 if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
-                    passing.append(each)
-        return passing
+                    found.append(launch)
+        return found
 
     def passing_later(self) -> list[Running]:
-        """Return the launches whose turn to pass a boundary at this instant is yet to come, in their order."""
-        # Strictly later: the launch whose turn it is has its own place.
-        later = [each for each in self._passing() if self.of(each) > self.present]
-        return sorted(later, key=self.of)
-
-    def as_queued(self, now_s: float) -> list[Running]:
-        """Return the launches queued at this instant, and those passing a boundary as if they were, in their order."""
-        places = [
-            ((each.begin_s if each.due else now_s, each.number), each) for each in self.launches.values() if each.queued_s == now_s
-        ]
-        number = 0
-        for each in sorted(self._passing(), key=self.of):
-            # Passing launches keep their own order, and each goes behind what was decided before it.
-            number = max(number, each.number)
-            places.append(((now_s, number), each))
-        return [each for _, each in sorted(places, key=itemgetter(0))]
-
-    def number_after(self, launches: Iterable[Running]) -> None:
-        """Number ``launches`` anew, in this order, after all others."""
+        """Return the launches whose turn to pass a boundary at this instant is yet to come."""
         now_s = self.clock._now
-        for each in launches:
-            # All turns of an instant are taken by the numbers from before it, however often it gets new ones.
-            if each.numbered_s != now_s:
-                each.former_number, each.former_s, each.numbered_s = each.number, each.number_s, now_s
-            each.number, each.number_s = self._numbers, now_s
-            self._numbers += 1
+        return [
+            launch
+            for launch in self._at_boundary()
+            if launch.due is not None and launch.due[0] > now_s and self.of(launch) > self.present
+        ]
 
     def of(self, launch: Running) -> Turn:
-        """Return the place of ``launch`` among those that end, or pass a boundary, at this instant.
-
-        The begin of its last step counts, then when its number was given, as a decision at every boundary gives it.
-        """
-        now_s, cost, number, number_s = self.clock._now, launch.cost, launch.number, launch.number_s
-        # A number given at this instant is for the next boundary.
-        if launch.numbered_s == now_s:
-            number, number_s = launch.former_number, launch.former_s
+        """Return the turn of ``launch``, which ends or passes a boundary at this instant."""
+        now_s, cost = self.clock._now, launch.cost
+        if self._fixed_s == now_s and launch in self._fixed:
+            return self._fixed[launch]
         if cost is None:  # it moves, or has not started
             begin_s = launch.begin_s or launch.queued_s
             step_s = now_s - begin_s
         else:
             if cost.ends:
-                # With unequal steps policies launch single steps, so its number is one step old.
-                return now_s - launch.last_step_s(now_s), -1.0, number
+                # With unequal steps policies launch single steps.
+                return now_s - launch.last_step_s(now_s), -1.0, launch.stamp
             step_s = cost.step_s
             begin_s = now_s - step_s
-        # It took no time: it was numbered at this very instant.
         if not step_s:
-            return begin_s, 0.0, number
-        if cost is not None and launch.every == 1 and launch.begin_s <= number_s:
-            return begin_s, -1.0, number  # for speed: no load and no move delayed it
-        # In its own steps: of two launches whose last steps began together, the one decided longer ago goes first.
+            return begin_s, 0.0, launch.stamp
+        behind = 0 if cost is None else round(launch.steps_behind(now_s))
+        if behind > launch.every:
+            return begin_s, float(-((behind - 1) % launch.every + 1)), launch.stamp
+        if cost is not None and launch.every == 1 and launch.begin_s <= launch.dispatched_s:
+            return begin_s, -1.0, launch.stamp
         # Rounded, since instants are sums of steps.
-        steps_ago = round((now_s - number_s) / step_s, 6)
-        if steps_ago > launch.every and cost is not None:
-            behind = round(launch.steps_behind(now_s))
-            if behind > launch.every:
-                # A decision at every boundary would have numbered it at the last one
-                # (test_tie_falls_as_with_a_decision_at_every_boundary).
-                steps_ago = min(steps_ago, (behind - 1) % launch.every + 1)
-        return begin_s, -steps_ago, number
+        return begin_s, -round((now_s - launch.dispatched_s) / step_s, 6), launch.stamp

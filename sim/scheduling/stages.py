@@ -380,10 +380,6 @@ class StageScheduler(Scheduler):
         self._turns.queue(launch)
         self._queue.append(launch)
         self._ask_for(launch)
-        # The launches whose turn at this instant is yet to come would be decided after this one, if they were decided
-        # at every boundary (test_tie_falls_as_with_a_decision_at_every_boundary).
-        if self._turns.present is not LAST:
-            self._turns.number_after(self._turns.passing_later())
 
     def _error(self, what: str) -> SimulationError:
         return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
@@ -459,11 +455,11 @@ class StageScheduler(Scheduler):
         if attempt is not None and (attempt.group is not group or attempt.index != progress.index or records_first):
             self._close(progress)
             attempt = None
-        # It waited, and starts before what is decided now: the launches queued or at a boundary at this instant are
-        # numbered behind it (test_launch_that_waited_goes_before_those_decided_at_its_start).
+        # It waited, so it goes before all that pass a boundary now
+        # (test_launch_that_waited_goes_before_those_decided_at_its_start).
         if launch.queued_s < now_s:
-            self._turns.number_after([launch])
-            self._turns.number_after(self._turns.as_queued(now_s))
+            self._turns.pass_boundaries()
+        launch.dispatched_s = now_s
         # For the same reason, attempts of others (test_component_is_loaded_after_the_stage_of_another_request).
         if self._at_boundary and (last is not group or records_first):
             self._close_on(launch)
@@ -589,7 +585,6 @@ class StageScheduler(Scheduler):
             # It passes a boundary: the decision there is made without ending it.
             if first.due is None or first.due[0] > now_s:
                 self._decide(now_s)
-                turns.number_after([first, *turns.passing_later()])
                 continue
             if first.due is not fired:
                 # Its own call is still in the clock, for this instant: it ended in an earlier turn than that call's.
@@ -600,7 +595,7 @@ class StageScheduler(Scheduler):
                 self._end(first)
         # What happens later in this instant comes after all boundaries
         # (test_tie_falls_as_with_a_decision_at_every_boundary).
-        turns.present = LAST
+        turns.end()
 
     def _end(self, launch: Running) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
