@@ -88,19 +88,22 @@ class Running:
 
 @dataclass(slots=True)
 class Turns:
-    """The order at one instant: whose turn it is, among the launches that end or pass a boundary, and who starts first.
+    """The order of one instant: which launch at a boundary comes first, and which launch starts first.
 
-    A launch of many steps runs as if the policy decided anew at each of its boundaries. Such a decision would end it,
-    and queue it again behind what was decided before. So these laws hold:
+    A launch of many steps runs as if the policy decided anew at each of its boundaries. Such a decision would end the
+    launch, and queue it again behind what was decided before. So these laws hold:
 
-    1. Launches at a boundary take turns by the begin of their last step, or move; then the one dispatched longer ago
-       goes first, in steps; then the one with the lower stamp. A launch is dispatched at its start, and anew at each
-       boundary.
+    1. The launches at a boundary take turns. The one whose last step (or move) began first goes first; of these the one
+       dispatched the most steps ago; of these the one with the lowest stamp. A launch is dispatched when it starts, and
+       anew at each boundary.
     2. A launch gets the next stamp when it is queued. One that passes a boundary gets the next stamp in its turn: after
-       what earlier turns queue, before what later turns and later events of the instant queue.
-    3. The turns of an instant are fixed by its first stamp.
-    4. Launches start in the order of their stamps. One that waited keeps its stamp, so it goes before all that pass
-       now.
+       what earlier turns queue, before what later turns, and what comes after all turns, queue.
+    3. The turns of an instant are fixed at its first stamp.
+    4. Queued launches start in the order of their stamps. One that waited keeps its stamp, so it goes before all that
+       pass now.
+
+    Stamps are given only where they may change an order: at an instant at which a launch is queued, or one that waited
+    starts, or one that was delayed reaches its first boundary. At all others the turns are those of the last stamps.
 
     Attributes:
         launches: the launches that were decided and have not ended.
@@ -114,9 +117,9 @@ class Turns:
     _fixed_s: float = field(init=False, default=-inf, repr=False)
     """The instant whose turns are fixed."""
     _fixed: dict[Running, Turn] = field(init=False, default_factory=dict, repr=False)
-    """Turns at that instant of the launches that were at a boundary."""
-    _to_pass: list[Running] = field(init=False, default_factory=list, repr=False)
-    """Those of them that have no new stamp yet, the last turn first."""
+    """Its turns, of the launches that were at a boundary at its first stamp."""
+    _unstamped: list[Running] = field(init=False, default_factory=list, repr=False)
+    """Those of them without a new stamp, the last turn first."""
 
     def queue(self, launch: Running) -> None:
         """Stamp ``launch``, which is queued now."""
@@ -128,16 +131,16 @@ class Turns:
         launch.stamp = self._stamps
         self._stamps += 1
 
-    def pass_boundaries(self) -> None:
-        """Stamp the launches that pass a boundary at this instant and whose turn was before the present one."""
+    def pass_boundaries(self, _: object = None) -> None:
+        """Stamp the launches at a boundary of this instant whose turn comes before the present one."""
         now_s, present = self.clock._now, self.present
         if self._fixed_s != now_s:
             fixed = {launch: self.of(launch) for launch in self._at_boundary()}
             self._fixed_s, self._fixed = now_s, fixed
-            self._to_pass = sorted(fixed, key=fixed.__getitem__, reverse=True)
-        to_pass = self._to_pass
-        while to_pass and self._fixed[to_pass[-1]] < present:
-            self._stamp(to_pass.pop())
+            self._unstamped = sorted(fixed, key=fixed.__getitem__, reverse=True)
+        unstamped = self._unstamped
+        while unstamped and self._fixed[unstamped[-1]] < present:
+            self._stamp(unstamped.pop())
 
     def end(self) -> None:
         """End the turns of this instant: what happens in it later comes after all boundaries."""
@@ -171,21 +174,15 @@ class Turns:
         now_s, cost = self.clock._now, launch.cost
         if self._fixed_s == now_s and launch in self._fixed:
             return self._fixed[launch]
-        if cost is None:  # it moves, or has not started
-            begin_s = launch.begin_s or launch.queued_s
-            step_s = now_s - begin_s
+        if cost is None or not cost.step_s:
+            # A move, and a stage without steps, count as one step.
+            begin_s, behind = launch.begin_s, 1
         else:
-            if cost.ends:
-                # With unequal steps policies launch single steps.
-                return now_s - launch.last_step_s(now_s), -1.0, launch.stamp
-            step_s = cost.step_s
-            begin_s = now_s - step_s
-        if not step_s:
-            return begin_s, 0.0, launch.stamp
-        behind = 0 if cost is None else round(launch.steps_behind(now_s))
+            begin_s = now_s - (launch.last_step_s(now_s) if cost.ends else cost.step_s)
+            behind = max(1, round(launch.steps_behind(now_s)))
         if behind > launch.every:
             return begin_s, float(-((behind - 1) % launch.every + 1)), launch.stamp
-        if cost is not None and launch.every == 1 and launch.begin_s <= launch.dispatched_s:
-            return begin_s, -1.0, launch.stamp
-        # Rounded, since instants are sums of steps.
-        return begin_s, -round((now_s - launch.dispatched_s) / step_s, 6), launch.stamp
+        # At its first boundary, with all that delayed its work: a load, a move, text encoding. Rounded, since instants
+        # are sums of steps.
+        steps_ago = (now_s - launch.dispatched_s) / (now_s - begin_s) if now_s > begin_s else 0.0
+        return begin_s, -round(steps_ago, 6), launch.stamp

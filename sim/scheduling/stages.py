@@ -494,6 +494,10 @@ class StageScheduler(Scheduler):
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
         launch.due = self._clock.at(launch.end_s(cost, launch.steps), COMPLETION, self._due, launch)
+        if launch.steps_from_s > now_s and launch.steps > launch.every:
+            # Only its turn at its first boundary counts the delay, so all that pass there are stamped
+            # (test_delayed_launch_goes_first_at_all_later_boundaries).
+            self._clock.at(launch.end_s(cost, launch.every), INSERTION, self._turns.pass_boundaries)
         return True
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
