@@ -1,7 +1,7 @@
 """Speed of the group policies, commit by commit: ``python -m tests.identity.group_speed [COMMIT ...]``.
 
-FLUX.1-dev on H100, with requests of four sizes and 50 steps, at 8 and at 64 GPUs. What is timed is the engine's own run,
-in CPU-seconds. Two commits that print the same digest end every request at the same time.
+FLUX.1-dev on H100, with requests of four sizes and 50 steps, at 8 and at 64 GPUs. What is timed is the engine's own
+run, in CPU-seconds. Two commits that print the same digest end every request at the same time.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from tests.identity.trees import HERE, Failed, Tree, checkout
 
 SCRIPT = Path(__file__).with_name("group_run.py")
 
-CLASSES = "group_policy.urgent_sizes=[256x256] group_policy.preemptible_sizes=[2048x2048]"
+CLASSES = "system=preempt-class group_policy.urgent_sizes=[256x256] group_policy.preemptible_sizes=[2048x2048]"
 
 POLICIES = (
     Case("edf best fit", "system=edf-best-fit"),
     Case("edf greedy", "system=edf-best-fit group_policy=edf-greedy"),
-    Case("preempt-class demote", f"system=preempt-class {CLASSES}"),
-    Case("preempt-class pause", f"system=preempt-class {CLASSES} group_policy.give_way=pause"),
+    Case("preempt-class demote", CLASSES),
+    Case("preempt-class pause", f"{CLASSES} group_policy.give_way=pause group_policy.late_share=1"),
     Case("tetriserve", "system=tetriserve"),
     Case("rounds", "system=rounds"),
     Case("fixed-groups fifo", "system=fixed-groups group_policy.assignment=least-backlog"),
@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--policies", metavar="GLOB", default="*", help="policies to run, such as 'edf*'")
     parser.add_argument("--requests", metavar="N", type=int, default=1000, help="default: 1000")
     parser.add_argument("--rate", metavar="RPM", type=float, default=7.0, help="a minute and GPU (default: 7)")
-    parser.add_argument("--limit", metavar="S", type=float, default=60.0, help="seconds at which a run is stopped (default: 60)")
+    parser.add_argument("--limit", metavar="S", type=float, default=60.0, help="seconds of a run at most (default: 60)")
     parser.add_argument("--overrides", metavar="WORDS", default="", help="further overrides of all runs")
     return parser.parse_args()
 
