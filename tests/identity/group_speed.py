@@ -96,9 +96,10 @@ def speeds(tree: Tree, args: argparse.Namespace) -> Iterator[str]:
 
 def queues(tree: Tree, args: argparse.Namespace) -> Iterator[str]:
     """Yield a line for every policy of rounds, with the milliseconds of a decision by requests that wait."""
-    yield f"ms a decision that launches, of requests {'':10} {''.join(f'{queue:8}' for queue in QUEUES)} waiting"
     policies = [policy for policy in POLICIES if policy.name in ("tetriserve", "rounds")]
     cases = [(policy, load) for policy in policies if fnmatch(policy.name, args.policies) for load in QUEUED]
+    if cases:
+        yield f"ms a decision that launches, of requests {'':10} {''.join(f'{queue:8}' for queue in QUEUES)} waiting"
     runs = _runs(tree, args, [(policy, QUEUED[load]) for policy, load in cases], QUEUES)
     for (policy, load), run in zip(cases, runs, strict=True):
         times = "".join(f"{1e3 * run['decision_s'].get(str(queue), float('nan')):8.3f}" for queue in QUEUES)
