@@ -28,7 +28,7 @@ class StageCost(NamedTuple):
 
     def seconds(self, done: int, count: int, steps: int) -> float:
         """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
-        seconds = self.step_s * (self._mean_steps(done, count, steps) if self.ends else count)
+        seconds = self.steps_s(done, count, steps)
         if not done:
             seconds += self.first_s
         if done + count == steps:
@@ -39,9 +39,9 @@ class StageCost(NamedTuple):
         at = len(self.ends) - 1 - steps + done
         return self.ends[at + count] - self.ends[at]
 
-    def one_step_s(self, done: int, steps: int) -> float:
-        """Return the seconds of the next of ``steps``, of which ``done`` are behind."""
-        return self.step_s * (self._mean_steps(done, 1, steps) if self.ends else 1)
+    def steps_s(self, done: int, count: int, steps: int) -> float:
+        """Return the seconds of the next ``count`` of ``steps`` alone, without what comes before and after them."""
+        return self.step_s * (self._mean_steps(done, count, steps) if self.ends else count)
 
     def steps_in(self, seconds: float, done: int, steps: int) -> float:
         """Return how many of ``steps``, after ``done``, end in ``seconds`` of steps; a part of a step is a fraction.
@@ -75,6 +75,7 @@ class Attempt:
         index: number of the stage in the plan.
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
+        counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
         believed: the scheduler's estimate of its cost.
         steps: steps that it ran.
         batch: requests that ran them together.
@@ -85,6 +86,8 @@ class Attempt:
     done: int
     from_s: float
     until_s: float
+    counted_s: float
+    counted_done: int
     believed: StageCost
     steps: int = 0
     batch: int = 1

@@ -372,41 +372,38 @@ class Stages(Executor, StageExecutor):
         request.energy_j += joules
 
     def ran(self, progress: Progress, attempt: Attempt) -> None:
-        stage, seconds = progress.stages[attempt.index], attempt.until_s - attempt.from_s
+        stage = progress.stages[attempt.index]
         cost = self.cost(progress.request, stage, len(attempt.group.gpus))
-        steps_s = seconds if stage.component not in (TEXT_ENCODER, VAE) else 0.0
-        if stage.component == WHOLE:
-            if not attempt.done:
-                steps_s -= cost.first_s
-            if attempt.done + attempt.steps == stage.steps:
-                steps_s -= cost.last_s
-        estimate_s = attempt.believed.seconds(attempt.done, attempt.steps, stage.steps)
-        joules = self._record(progress, attempt, cost, progress.request.row)
-        self._add(progress, attempt, estimate_s, steps_s, joules)
+        # As the costs add up, not as instants differ: a sum does not depend on when it begins
+        # (test_whole_requests_on_one_gpu_each_run_as_sequential).
+        ran = attempt.done, attempt.steps, stage.steps
+        seconds, steps_s = cost.seconds(*ran), cost.steps_s(*ran)
+        joules = self._record(progress, attempt, cost, seconds, progress.request.row)
+        self._add(progress, attempt, attempt.believed.seconds(*ran), seconds, steps_s, joules)
 
     def ran_together(self, batch: Sequence[Progress], attempt: Attempt) -> None:
         first, stage = batch[0], batch[0].stages[attempt.index]
         cost = self.cost(first.request, stage, len(attempt.group.gpus), len(batch))
+        seconds, steps_s = cost.batch_s(batch, attempt.steps), cost.step_s * attempt.steps
         # The busy time once, for all: the row is no single request's.
-        joules = self._record(first, attempt, cost, MISSING) / len(batch)
-        steps_s = min(cost.step_s * attempt.steps, attempt.until_s - attempt.from_s)  # their rounding differs
+        joules = self._record(first, attempt, cost, seconds, MISSING) / len(batch)
         estimate_s = attempt.believed.batch_s(batch, attempt.steps)
         for progress in batch:
-            self._add(progress, attempt, estimate_s, steps_s, joules)
+            self._add(progress, attempt, estimate_s, seconds, steps_s, joules)
 
-    def _record(self, progress: Progress, attempt: Attempt, cost: StageCost, row: int) -> float:
-        """Record the busy time of ``attempt``; return its joules."""
-        from_s, until_s = attempt.from_s, attempt.until_s
-        drawn_j = None if isnan(cost.watts) else cost.watts * (until_s - from_s)
+    def _record(self, progress: Progress, attempt: Attempt, cost: StageCost, seconds: float, row: int) -> float:
+        """Record the busy time of ``attempt``, of so many seconds; return its joules."""
+        drawn_j = None if isnan(cost.watts) else cost.watts * seconds
         model = progress.request.model or ""
         return self._run.cluster.record_stage(
-            attempt.group, model, from_s, until_s, "serve", drawn_j, row, attempt.batch
+            attempt.group, model, attempt.from_s, attempt.until_s, "serve", drawn_j, row, attempt.batch
         )
 
-    def _add(self, progress: Progress, attempt: Attempt, estimate_s: float, steps_s: float, joules: float) -> None:
+    def _add(
+        self, progress: Progress, attempt: Attempt, estimate_s: float, seconds: float, steps_s: float, joules: float
+    ) -> None:
         """Add ``attempt`` to its request, with its share of the GPUs and of ``joules``."""
         request, gpus, batch = progress.request, attempt.group.gpus, attempt.batch
-        seconds = attempt.until_s - attempt.from_s
         row, columns = request.row, self._columns
         request.energy_j += joules
         request.denoise_s += steps_s

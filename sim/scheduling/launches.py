@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from mezzotint.sim.core.clock import Clock, Entry
-from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.progress import Attempt, Progress
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.protocols import StageCost
-from mezzotint.sim.protocols.execution import TOLERANCE
 
 Turn = tuple[float, float, int]
 """Place of a launch among those of one instant; the least is the first."""
@@ -32,8 +31,10 @@ class Running:
         cost: true cost of its stage; None before its first step, also while its latent moves.
         batch: the other requests of its batch.
         begin_s: instant at which its work begins, or the move.
-        steps_from_s: instant of its first step, after the text encoding that is part of its stage.
+        steps_from_s: instant from which its steps are counted, after the text encoding that is part of its stage.
+        goes_on: True if it was decided in the turn of its own request, whose last launch ended then.
         due: the clock's call at the end of its steps, or of the move; None before.
+        attempt: the attempt of which it is a part; None before its first step.
         group: its GPUs; ``moving`` those of the move, while it lasts.
         moves: the requests whose latents move before it, and the seconds of each.
     """
@@ -58,32 +59,48 @@ class Running:
     moving: Worker | None = None
     moves: Sequence[tuple[Progress, float]] = ()
     is_moved: bool = False
+    goes_on: bool = False
+    attempt: Attempt | None = None
 
     def requests(self) -> tuple[Progress, ...]:
         """Return all requests that it runs."""
         return (self.progress, *self.batch)
 
-    def end_s(self, cost: StageCost, steps: int) -> float:
-        """Return the instant at which ``steps`` steps of ``cost`` end."""
-        progress = self.progress
-        if self.batch:
-            return self.begin_s + cost.batch_s(self.requests(), steps)
-        return self.begin_s + cost.seconds(progress.done, steps, progress.stage.steps)
+    def end_s(self, steps: int) -> float:
+        """Return the instant at which ``steps`` of its steps end; it runs.
 
-    def steps_behind(self, now_s: float) -> float:
-        """Return the steps up to now; it runs."""
-        assert self.cost is not None
-        step_s = self.cost.step_s
-        if self.cost.ends:
-            progress = self.progress
-            return self.cost.steps_in(now_s - self.steps_from_s, progress.done, progress.stage.steps)
-        return (now_s - self.steps_from_s) / step_s if step_s else self.steps
+        Counted from the first of the launches that follow each other, each decided in the turn of the one before: so
+        the instant does not depend on how many launches they are.
+        """
+        cost, progress, attempt = self.cost, self.progress, self.attempt
+        assert cost is not None
+        assert attempt is not None
+        if self.batch:
+            return attempt.counted_s + cost.batch_s(self.requests(), steps)
+        count = progress.done - attempt.counted_done + steps
+        return attempt.counted_s + cost.seconds(attempt.counted_done, count, progress.stage.steps)
+
+    def steps_behind(self, now_s: float) -> int:
+        """Return how many of its steps ended by now; it runs. The last one ends with it."""
+        cost, progress, attempt = self.cost, self.progress, self.attempt
+        assert cost is not None
+        assert attempt is not None
+        if not cost.step_s:
+            return 0
+        behind = cost.steps_in(now_s - self.steps_from_s, attempt.counted_done, progress.stage.steps)
+        steps = min(max(0, round(behind) - progress.done + attempt.counted_done), self.steps)
+        # ``behind`` rounds; an instant is compared with the end of a step as it is computed for the clock.
+        if steps and self.end_s(steps) > now_s:
+            return steps - 1
+        if steps < self.steps and self.end_s(steps + 1) <= now_s:
+            return steps + 1
+        return steps
 
     def last_step_s(self, now_s: float) -> float:
         """Return the seconds of its step that ends now; it runs, and its steps are unequal."""
         assert self.cost is not None
-        last = min(max(round(self.steps_behind(now_s)), 1), self.steps) - 1
-        return self.cost.one_step_s(self.progress.done + last, self.progress.stage.steps)
+        last = max(self.steps_behind(now_s), 1) - 1
+        return self.cost.steps_s(self.progress.done + last, 1, self.progress.stage.steps)
 
 
 @dataclass(slots=True)
@@ -152,11 +169,12 @@ class Turns:
         """Return the running launches that end or pass a boundary at this instant."""
         now_s, found = self.clock._now, []
         for launch in self.launches.values():
-            if launch.cost is not None and launch.due is not None:
+            due = launch.due
+            if launch.cost is not None and due is not None:
                 behind = launch.steps_behind(now_s)
-                boundary = round(behind / launch.every) * launch.every
-                # A launch begins at no boundary of its own, and instants are sums of steps, which round.
-                if boundary > 0 and abs(behind - boundary) <= TOLERANCE:
+                # A launch begins at no boundary of its own.
+                is_passing = behind and not behind % launch.every and launch.end_s(behind) == now_s
+                if is_passing or due[0] == now_s:
                     found.append(launch)
         return found
 
@@ -179,7 +197,7 @@ class Turns:
             begin_s, behind = launch.begin_s, 1
         else:
             begin_s = now_s - (launch.last_step_s(now_s) if cost.ends else cost.step_s)
-            behind = max(1, round(launch.steps_behind(now_s)))
+            behind = max(1, launch.steps_behind(now_s))
         if behind > launch.every:
             return begin_s, float(-((behind - 1) % launch.every + 1)), launch.stamp
         # At its first boundary, with all that delayed its work: a load, a move, text encoding. Rounded, since instants

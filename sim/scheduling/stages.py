@@ -25,7 +25,6 @@ How a launch lives:
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, floor
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -37,8 +36,7 @@ from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, wri
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor
-from mezzotint.sim.protocols.execution import TOLERANCE
-from mezzotint.sim.scheduling.launches import LAST, Running, Turns
+from mezzotint.sim.scheduling.launches import Running, Turns
 
 
 class Claims(list[int]):
@@ -136,6 +134,8 @@ class StageScheduler(Scheduler):
     _in_batch_of: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     """The launches of the other requests of batches."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
+    _ending: Progress | None = field(init=False, default=None, repr=False)
+    """The request whose launch ended in the present turn."""
     _has_launched: bool = field(init=False, default=False, repr=False)
     """True if the last decision launched something."""
     _dispatch_due: bool = field(init=False, default=False, repr=False)
@@ -231,20 +231,16 @@ class StageScheduler(Scheduler):
             # (test_long_launches_run_as_a_decision_at_every_boundary).
             launch.steps = min(launch.every, launch.steps)
             return
-        cost, now_s = launch.cost, self._clock._now
-        behind, every = launch.steps_behind(now_s), launch.every
-        # A boundary at this instant is still to come, although rounding may put it just behind. A launch that begins
-        # now has no boundary yet (test_no_service_gpu_runs_a_stage_or_two_controlnets_at_once).
-        steps = max(1, ceil((behind - TOLERANCE) / every)) * every
+        now_s, every = self._clock._now, launch.every
+        steps = launch.steps_behind(now_s) // every * every
+        # A launch that begins now has no boundary yet (test_no_service_gpu_runs_a_stage_or_two_controlnets_at_once).
         # Of two events of one instant the turns decide which sees the other
         # (test_tie_falls_as_with_a_decision_at_every_boundary).
-        if abs(behind - steps) <= TOLERANCE and self._turns.of(launch) < self._turns.present:
-            steps += every  # its boundary at this instant came before the present event
+        if not steps or launch.end_s(steps) < now_s or self._turns.of(launch) < self._turns.present:
+            steps += every
         if steps < launch.steps and self._clock.cancel(launch.due):
             launch.steps = steps
-            # The end of a boundary at this instant may round to just before it; the clock refuses times that are past
-            # (test_swiftdiffusions_service_saves_what_inline_controlnets_take).
-            launch.due = self._clock.at(max(now_s, launch.end_s(cost, steps)), COMPLETION, self._due, launch)
+            launch.due = self._clock.at(launch.end_s(steps), COMPLETION, self._due, launch)
 
     def discard(self, progress: Progress, reason: str) -> None:
         if progress not in self._waiting:
@@ -259,11 +255,9 @@ class StageScheduler(Scheduler):
 
     def _passed(self, launch: Running) -> int:
         """Return the steps of a launch that ended by now; the last one ends with the launch."""
-        if launch.cost is None or not launch.cost.step_s:
-            return 0
-        # A step that ends now is behind, despite rounding; before its first step, while it loads, nothing is
+        # Before its first step, while it loads, nothing is behind
         # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
-        return max(0, min(launch.steps - 1, floor(launch.steps_behind(self._clock._now) + TOLERANCE)))
+        return 0 if launch.cost is None else min(launch.steps - 1, launch.steps_behind(self._clock._now))
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         self.executor.place(gpus, components)
@@ -346,6 +340,7 @@ class StageScheduler(Scheduler):
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._bit[last.gpus]
         launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields, batch)
+        launch.goes_on = progress is self._ending
         if batch != ():
             self._claim_batch(launch)
         # A decision made before the boundary was on its way during the last step
@@ -483,22 +478,33 @@ class StageScheduler(Scheduler):
         if attempt is not None and launch.begin_s > now_s:
             self._close(progress)
             attempt = None
+        self._schedule_end(launch, group, attempt)
+        return True
+
+    def _schedule_end(self, launch: Running, group: Worker, attempt: Attempt | None) -> None:
+        """Run ``launch`` to its end, as a part of ``attempt`` or as a new one."""
+        progress = launch.progress
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch)
         if attempt is None:
             believed, begin_s, batch = self._believed(launch), launch.begin_s, 1 + len(launch.batch)
-            track.attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, believed, batch=batch)
-        launch.steps_from_s = launch.begin_s
+            attempt = Attempt(
+                group, progress.index, progress.done, begin_s, begin_s, begin_s, progress.done, believed, batch=batch
+            )
+            self._tracks[progress].attempt = attempt
+        elif not launch.goes_on:
+            attempt.counted_s, attempt.counted_done = launch.begin_s, progress.done
+        launch.attempt, launch.steps_from_s = attempt, attempt.counted_s
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
-            launch.steps_from_s += cost.first_s * sum(not each.done for each in launch.requests())
-        launch.due = self._clock.at(launch.end_s(cost, launch.steps), COMPLETION, self._due, launch)
-        if launch.steps_from_s > now_s and launch.steps > launch.every:
+            encoded = sum(not each.done for each in launch.requests()) if launch.batch else not attempt.counted_done
+            launch.steps_from_s += cost.first_s * encoded
+        launch.due = self._clock.at(launch.end_s(launch.steps), COMPLETION, self._due, launch)
+        if launch.steps_from_s > self._clock._now and launch.steps > launch.every:
             # Only its turn at its first boundary counts the delay, so all that pass there are stamped
-            # (test_delayed_launch_goes_first_at_all_later_boundaries).
-            self._clock.at(launch.end_s(cost, launch.every), INSERTION, self._turns.pass_boundaries)
-        return True
+            # (test_lookahead_runs_as_a_decision_at_every_step).
+            self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -622,7 +628,9 @@ class StageScheduler(Scheduler):
         self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
         for each in launch.requests():
             self._advance(each, group, launch.steps, now_s)
+        self._ending = progress
         self._decide(now_s)
+        self._ending = None
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
         """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""

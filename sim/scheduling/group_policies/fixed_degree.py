@@ -14,6 +14,8 @@ from mezzotint.sim.scheduling.group_policies.fixed_groups import size_of
 class FixedDegree(GroupPolicy):
     """A request waits for as many idle GPUs as its size takes, and holds them to its end; no request overtakes it.
 
+    It takes the GPUs that were idle longest, as first come, first served does with workers (`scheduler=fcfs`).
+
     Args:
         degree: GPUs of a request.
         degree_by_size: WIDTHxHEIGHT -> GPUs of a request of that size, in place of ``degree``.
@@ -28,7 +30,7 @@ class FixedDegree(GroupPolicy):
     """Requests between two stages."""
     _held: dict[Progress, tuple[int, ...]] = field(init=False, default_factory=dict, repr=False)
     _free: list[int] = field(init=False, repr=False)
-    """GPUs that no request holds, ascending."""
+    """GPUs that no request holds, the longest idle first."""
 
     def bind(self, run: Run, view: StageView) -> None:
         gpus = len(view.claimed)
@@ -46,7 +48,7 @@ class FixedDegree(GroupPolicy):
             self._between.append(progress)
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        self._free = sorted([*self._free, *self._held.pop(progress)])
+        self._free += self._held.pop(progress)
 
     def decide(self, now_s: float) -> list[Launch]:
         ready, queue = self._between, self._queue

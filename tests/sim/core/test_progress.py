@@ -46,7 +46,7 @@ def test_steps_in_the_seconds_of_some_steps_are_these_steps(
     seconds, last = fsum(step_s[first : first + count]), step_s[min(first + count, len(step_s) - 1)]
     assert cost.steps_in(seconds, done, steps) == pytest.approx(count, abs=1e-9)
     assert cost.steps_in(seconds + last / 4, done, steps) == pytest.approx(count + 0.25, abs=1e-9)
-    assert cost.one_step_s(done, steps) == pytest.approx(step_s[first])
+    assert cost.steps_s(done, 1, steps) == pytest.approx(step_s[first])
 
 
 def test_equal_steps_are_multiples_of_one() -> None:
@@ -54,4 +54,4 @@ def test_equal_steps_are_multiples_of_one() -> None:
     assert cost.seconds(0, 3, 10) == 0.5 + 0.1 * 3
     assert cost.seconds(7, 3, 10) == 0.1 * 3 + 0.25
     assert cost.steps_in(0.7, 2, 10) == 0.7 / 0.1
-    assert cost.one_step_s(4, 10) == 0.1
+    assert cost.steps_s(4, 1, 10) == 0.1

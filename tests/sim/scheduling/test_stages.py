@@ -19,6 +19,7 @@ from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.group_policies.preempt_class import PreemptClass
 from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
@@ -151,15 +152,26 @@ def test_degree_n_without_cost_is_n_times_as_fast() -> None:
         assert run.record.request_columns["gpu_s"][0] == STEPS * 8.0
 
 
-@given(asked=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=20))
-def test_one_gpu_of_degree_1_equals_sequential(asked: list[tuple[int, int]]) -> None:
-    times = np.cumsum([float(gap) for gap, _ in asked])
-    step_s = [float(each) for _, each in asked]
-    stages = run_stages(times, {1: step_s}, EarliestDeadline(), 1)
-    whole = engine(times, [each * STEPS for each in step_s], 1, use_model_shape=False,
+@settings(deadline=None)
+@given(
+    asked=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=20),
+    unit_s=st.sampled_from([1.0, 0.1]),
+    count=st.integers(1, 4),
+)
+@pytest.mark.parametrize("policy", [FixedDegree, EarliestDeadline])
+def test_whole_requests_on_one_gpu_each_run_as_sequential(
+    policy: type[GroupPolicy], asked: list[tuple[int, int]], unit_s: float, count: int
+) -> None:
+    """To the byte, and with first come, first served on the same GPUs."""
+    times = np.cumsum([gap * unit_s for gap, _ in asked])
+    step_s = [each * unit_s for _, each in asked]
+    if policy is EarliestDeadline:
+        count = 1
+    stages = run_stages(times, {1: step_s}, policy(), count)
+    whole = engine(times, [each * STEPS for each in step_s], count, use_model_shape=False,
                    shapes=tuple(np.full(len(asked), value, np.int32) for value in (64, 64, STEPS)))  # fmt: skip
     whole.run()
-    for name in ("start_s", "finish_s", "denoise_s", "energy_j"):
+    for name in ("start_s", "finish_s", "denoise_s", "decode_s", "energy_j", "worker"):
         np.testing.assert_array_equal(stages.record.request_columns[name], whole.record.request_columns[name])
 
 
@@ -355,12 +367,12 @@ def test_asynchronous_loras_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("step_s", "times", "expected"),
-    [(2.0, [0.0, 5.0, 11.0], [8.0, 2.0]), (0.1, [0.0, 0.3, 0.5], [0.3, 0.1])],
+    [(2.0, [0.0, 5.0, 11.0], [8.0, 2.0]), (0.1, [0.0, 3 * 0.1, 0.5], [0.3, 0.1])],
 )
 def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs(
     step_s: float, times: list[float], expected: list[float]
 ) -> None:
-    """Six steps of 2 s; the second request arrives in the third, the third in the last. 0.3 / 0.1 rounds below 3."""
+    """Six steps of 2 s; the second request arrives in the third, the third in the last."""
     seen: list[float] = []
 
     class Looks(EarliestDeadline):
