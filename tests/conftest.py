@@ -1,6 +1,7 @@
 """Fixtures of all tests."""
 
 import gc
+import io
 import os
 from pathlib import Path
 
@@ -16,6 +17,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 ORACLES = REPOSITORY / "tests" / "oracles"
 """Tables and logs of others, each folder with its source and licence."""
+
+
+class ClosedPipe(io.StringIO):
+    """Standard output whose reader, such as head, has ended; for `contextlib.redirect_stdout`."""
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.run.commands import COMMANDS
+from tests.conftest import ClosedPipe
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +106,13 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
         assert errors[0].startswith(error)
         assert errors[1:] == [*finished_before, failed]
         assert Path("sweep", "failed.txt").read_text() == f"{errors[0]}\n"
+
+
+def test_sweep_whose_reader_has_ended_runs_every_point_and_keeps_the_errors() -> None:
+    with redirect_stdout(ClosedPipe()):
+        assert main(["run", "-m", *SMALL, "seed=1,none,2", "run.dir=sweep"]) == 141
+    assert {path.parent.name for path in Path("sweep").glob("*/summary.json")} == {"0", "2"}
+    assert "seed: input should be" in Path("sweep", "failed.txt").read_text()
 
 
 def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
