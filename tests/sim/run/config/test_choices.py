@@ -234,6 +234,15 @@ def test_user_choices_are_listed_and_marked(tmp_path: Path, capsys: pytest.Captu
     assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
 
 
+@pytest.mark.parametrize(
+    "words", [("scheduler=per-worker", "router=least-work-left"), ("controller=autoscale-utilisation",)]
+)
+def test_part_without_defaults_is_its_file_in_every_system(words: tuple[str, ...]) -> None:
+    """`tests.sim.lab.simulated_with` relies on it."""
+    group, choice = words[-1].split("=")
+    assert configured("system=nirvana", *words)[group] == _file_of(group, choice)
+
+
 def test_command_line_overrides_experiment_overrides_system() -> None:
     assert configured("system=nirvana")["eviction"]["_target_"].endswith("Lcbfu")
     assert configured("system=nirvana", "eviction=lru")["eviction"]["_target_"].endswith("Lru")
