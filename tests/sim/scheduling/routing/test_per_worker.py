@@ -21,7 +21,7 @@ from mezzotint.sim.scheduling.routing.addons import ByAddons
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
 from tests.sim.cluster.test_cluster import Acts
-from tests.sim.lab import FixedTimes, engine, simulated, simulated_with
+from tests.sim.lab import FixedTimes, engine, simulated
 
 LEAST_LOADED: list[Callable[..., Router]] = [
     LeastOutstanding, partial(LeastOutstanding, "pixels"), partial(LeastOutstanding, "declared-cost"), LeastWorkLeft
@@ -189,8 +189,10 @@ def test_random_router_is_uniform_and_reproducible_by_seed() -> None:
 )
 def test_every_system_can_use_every_router(system: tuple[str, ...], router: str) -> None:
     """MoDM's monitor changes roles during the run: waiting requests are routed again, and none is lost."""
-    words = ("scheduler=per-worker", "router=random", "trace.requests=60", "trace.history=100", "preload=20")
-    outcome = simulated_with("router", router, *system, *words, "arrivals.rate_rpm=40", "cluster.count=4")
+    outcome = simulated(
+        *system, "scheduler=per-worker", f"router={router}", "trace.requests=60", "trace.history=100", "preload=20",
+        "arrivals.rate_rpm=40", "cluster.count=4",
+    )  # fmt: skip
     assert outcome.summary["requests"]["completed"] == 40
 
 
