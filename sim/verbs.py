@@ -192,8 +192,7 @@ def sweep(words: Sequence[str], files: Files) -> int:
     folder = Path(text or make_free_folder(Path(f"results/runs/{time.strftime('%Y-%m-%d_%H-%M-%S')}_sweep")))
     command = [word for word in words if not (word.startswith("run.dir=") or of_hydra(word))]
     with claim_sweep(folder, ["-m", *command, *files.options()]) as claim:
-        ended, failures = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
-        record_failures(folder, failures)
+        ended = _run_points([*words, *([] if text else [f"run.dir={folder}"])], files, folder, claim)
         from mezzotint.sim.metrics.run_files import read_summaries
 
         summaries = read_summaries(folder)
@@ -213,17 +212,18 @@ def sweep(words: Sequence[str], files: Files) -> int:
     return USAGE_ERROR if missing else 0
 
 
-def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> tuple[Counter[str], list[str]]:
+def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -> Counter[str]:
     """Compose all points of a sweep, run them, and print their lines in order, those of failed points as errors.
 
-    A bar counts the points if standard error is a terminal. An OSError on printing is raised after the last point.
+    The folder keeps the lines of failed points. A bar counts the points if standard error is a terminal. An OSError on
+    printing is raised after the last point.
 
     Args:
         folder: the sweep's.
         claim: a folder that goes with the command, so that workers on other machines end.
 
     Returns:
-        The number of points that are done, kept and failed, and the lines of those that failed.
+        The number of points that are done, kept and failed.
     """
     found = points(words, files)
     shared = set.intersection(*map(set, found.overrides)) if len(found.overrides) > 1 else set[str]()
@@ -256,9 +256,10 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
                     stream.flush()
             except OSError as error:
                 unwritten.append(error)
+    record_failures(folder, failures)
     if unwritten:
         raise unwritten[0]
-    return ended, failures
+    return ended
 
 
 def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:

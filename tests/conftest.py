@@ -1,11 +1,18 @@
 """Fixtures of all tests."""
 
 import gc
+import io
 import os
+from copy import copy
+from functools import cache
 from pathlib import Path
 
 import pytest
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hypothesis import settings
+from omegaconf import OmegaConf
 
 settings.register_profile("mezzotint", deadline=None)  # no test depends on the wall clock
 settings.load_profile("mezzotint")
@@ -16,6 +23,34 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 ORACLES = REPOSITORY / "tests" / "oracles"
 """Tables and logs of others, each folder with its source and licence."""
+
+
+class ClosedPipe(io.StringIO):
+    """Standard output whose reader, such as head, has ended; for `contextlib.redirect_stdout`."""
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.fixture(scope="session", autouse=True)
+def files_of_packages() -> None:
+    """Parse each file of mezzotint.conf and of Hydra once a process: they make a quarter of a composition."""
+
+    @cache
+    def parsed(package: str, path: str) -> tuple[ConfigResult, object]:
+        found = load(Source("", f"pkg://{package}"), path)
+        return found, OmegaConf.to_container(found.config, resolve=False)
+
+    def load_config(self: ConfigSource, config_path: str) -> ConfigResult:
+        found, plain = parsed(self.path, config_path)
+        found = copy(found)  # Hydra edits what it gets
+        found.provider, found.header, found.config = self.provider, dict(found.header), OmegaConf.create(plain)
+        return found
+
+    Plugins.instance()  # registers the classes of sources
+    Source = SourcesRegistry.instance().resolve("pkg")
+    load = Source.load_config
+    Source.load_config = load_config  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

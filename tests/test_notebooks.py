@@ -55,7 +55,7 @@ def test_workload_notebook_runs_with_partial_data(tmp_path: Path, monkeypatch: p
 
     notebook = jupytext.read(REPOSITORY / "notebooks" / "workload.py")
     (parameters,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    parameters.source = parameters.source.replace("seeds = 4", "seeds = 2")
+    parameters.source = parameters.source.replace("seeds = 4", "seeds = 1")
     run(notebook, tmp_path)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     text = "\n".join(output["data"].get("text/markdown", "") for output in outputs if "data" in output)

@@ -170,7 +170,7 @@ class Study:
     def reproduce(
         self, measure: Callable[[], Results], output: Path, *, check: bool = False, quick: bool = False
     ) -> int:
-        """Measure, print the lines, and write the study in ``output``; with ``check`` compare with its JSON file there.
+        """Measure, write the study in ``output``, and print the lines; with ``check`` compare with its JSON file there.
 
         Returns:
             The exit status: 0, or LOST if a row is no longer within tolerance.
@@ -181,11 +181,10 @@ class Study:
         stem = f"{self.name}-quick" if quick else self.name
         before = read_committed(output / f"{stem}.json", self.comparisons) if check else {}
         facts: Results = json.loads(json.dumps(measure()))  # as read from the file
+        if not check:
+            self.write(facts, output, stem)  # before a reader such as head closes standard output
         print(*(self.lines(facts) if self.lines else row_lines(self.comparisons(facts))), sep="\n")
-        if check:
-            return report_lost(before, self.comparisons(facts))
-        self.write(facts, output, stem)
-        return 0
+        return report_lost(before, self.comparisons(facts)) if check else 0
 
 
 def read_data(path: Path, form: Any) -> Any:

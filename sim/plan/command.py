@@ -113,11 +113,11 @@ def plan(
     )  # fmt: skip
     output_folder(output, ConfigError)
     answer = answer_plan(options, progress=True)
+    write(answer, output, command_line(options, output))  # before a reader such as head closes standard output
     print(sentence(answer))
     print(*table_lines(answer), sep="\n")
     for what, (value, source) in cautions(answer.ranked[0].summary).items() if answer.ranked else ():
         warn(f"{what}: {value}; {source}")
-    write(answer, output, command_line(options, output))
     print(output / "plan.html")
     return 0 if answer.ranked else 1
 

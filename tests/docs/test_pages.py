@@ -96,6 +96,14 @@ def test_docs_have_commands_of_every_verb() -> None:
     assert verbs >= {"run", "list", "plan", "validate", "trace", "report", "reproduce", "calibrate"}
 
 
+SHOWN = {
+    name[0]: block
+    for block in re.findall(r"^```yaml\n(.*?)^```", "".join(PAGES.values()), re.MULTILINE | re.DOTALL)
+    if (name := re.search(r"(?:my_conf|profiles)/[\w/-]+\.yaml", block)) is not None
+}
+"""YAML blocks whose first line names their file."""
+
+
 @pytest.fixture(scope="module")
 def run_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, which `--config-path out` runs again."""
@@ -106,13 +114,12 @@ def run_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a folder with the files that the commands read; the first line of a YAML block may name its file."""
+    """Make a folder with the files that the commands read."""
     monkeypatch.chdir(tmp_path)
     Path("out").symlink_to(run_before)
-    for block in re.findall(r"^```yaml\n(.*?)^```", "".join(PAGES.values()), re.MULTILINE | re.DOTALL):
-        if (name := re.search(r"(?:my_conf|profiles)/[\w/-]+\.yaml", block)) is not None:
-            Path(name[0]).parent.mkdir(parents=True, exist_ok=True)
-            Path(name[0]).write_text(block)
+    for name, block in SHOWN.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(block)
     Path("mine/selector").mkdir(parents=True)  # written by `calibrate selector -o mine`
     Path("mine/selector/measured.yaml").write_text((REPOSITORY / "conf/selector/nirvana.yaml").read_text())
 

@@ -115,6 +115,7 @@ def table(
         check_replaced(file)
     for profile, file in zip(made, files, strict=True):
         write(profile, file)
+    for file, profile in zip(files, made, strict=True):
         print(f"{file}: {profile.notes}")
 
 

@@ -1,6 +1,7 @@
 """`mezzotint calibrate similarity-map`: fit an encoder's similarities to CLIP's thresholds on NIRVANA's caches."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -79,7 +80,8 @@ def similarity_map(
         for replays in _replay_all(requests, embedding, floors, tried_floors[0]):
             fits.append(best := fit(replays, published))
             limits = ", ".join(f"{limit:g}" for limit in best.limits)
-            print(f"floor {best.floor:g}: misfit {best.misfit:.1f} with {limits} for K = 10 to 25", flush=True)
+            # on standard error, as a reader such as head must not end the fit by closing standard output
+            print(f"floor {best.floor:g}: misfit {best.misfit:.1f} with {limits} for K = 10 to 25", file=sys.stderr)
         return min(fits, key=lambda fit: (fit.misfit, fit.floor))
 
     best = best_fit(tried_floors).floor

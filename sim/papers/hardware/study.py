@@ -111,9 +111,10 @@ def compare(
         facts["rounds"] = image_s_by_round(read_rows(OFFLINE, OfflineRun))
     else:
         facts |= {"of_user": {"runs": str(runs), "routing": str(routing)}, "note": "runs of the user's own"}
-    print(tally(facts))
     if not check:
         STUDY.write(facts, output, f"{STUDY.name}-quick" if quick else "")
+    print(tally(facts))
+    if not check:
         return 0
     now = comparisons(facts)
     if not is_packaged:  # no verdicts are committed: the median and every routed run must be within tolerance

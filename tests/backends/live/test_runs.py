@@ -21,11 +21,15 @@ pytest.importorskip("peft")
 
 FAMILIES = ("sd1.5", "sdxl", "sd3", "flux", "sana")
 PARTNER = dict(zip(FAMILIES, (*FAMILIES[1:], FAMILIES[0]), strict=True))
-LIVE = ("backend=live", "backend.device=cpu", "cluster=local", "trace.requests=20", "arrivals.rate_rpm=12", "seed=3")
+REQUESTS = 12
+LIVE = (
+    "backend=live", "backend.device=cpu", "cluster=local", f"trace.requests={REQUESTS}", "arrivals.rate_rpm=12",
+    "seed=3",
+)  # fmt: skip
 
 
 def live(system: str, family: str, images: Path, *more: str) -> Outcome:
-    """Run 20 requests of 10 steps at 64 pixels, in a trace whose users often repeat themselves."""
+    """Run requests of 10 steps at 64 pixels, in a trace whose users often repeat themselves."""
     shape = {"width": 64, "height": 64, "steps": 10}
     sizes = [f"models.{role}.{key}={value}" for role in ("large", "small") for key, value in shape.items()]
     names = [f"models.large.name={family}-tiny", f"models.small.name={PARTNER[family]}-tiny"]
@@ -41,18 +45,18 @@ def test_every_family_serves_a_trace(system: str, family: str, tmp_path: Path) -
 
     outcome = live(system, family, tmp_path)
     rows = outcome.requests.to_pandas()
-    assert outcome.summary["requests"]["completed"] == 20
+    assert outcome.summary["requests"]["completed"] == REQUESTS
     assert {(each["basis"], each["precision"]) for each in outcome.summary["models"]} == {("live", "float32")}
     hit = rows.source_id.notna()
-    assert 2 <= hit.sum() < 20
+    assert 2 <= hit.sum() < REQUESTS
     assert (rows.skipped[hit] > 0).all()
     assert set(rows.model[~hit]) == {f"{family}-tiny"}
     assert set(rows.model[hit]) == {f"{family if system == 'nirvana' else PARTNER[family]}-tiny"}
     assert rows.denoise_s.gt(0).all()
-    assert rows.denoise_s.nunique() == 20, "seconds are measured, not looked up"
+    assert rows.denoise_s.nunique() == REQUESTS, "seconds are measured, not looked up"
     assert rows.decode_s.gt(0).all()
     pictures = {file.stem: np.asarray(Image.open(file)) for file in tmp_path.glob("*.png")}
-    assert pictures.keys() == {str(i) for i in range(20)}
+    assert pictures.keys() == {str(i) for i in range(REQUESTS)}
     assert {picture.shape for picture in pictures.values()} == {(64, 64, 3)}
     in_full = {pictures[str(row)].tobytes() for row in rows.index[~hit]}
     assert len(in_full) == (~hit).sum()
@@ -70,7 +74,7 @@ def test_fewer_steps_take_less_time(tmp_path: Path) -> None:
 
 
 def test_preloaded_artifacts_are_generated(tmp_path: Path) -> None:
-    outcome = live("nirvana", "sdxl", tmp_path, "preload=8")
+    outcome = live("nirvana", "sdxl", tmp_path, "trace.requests=20", "preload=8")
     rows = outcome.requests.to_pandas()
     assert len(rows) == 12
     assert rows.source_id.isin([f"r{i:02d}" for i in range(8)]).any() or rows.source_id.notna().any()
@@ -117,7 +121,9 @@ def test_out_of_memory_fails_only_its_request(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(stages, "begin", full_once)
     outcome = live("vanilla", "sd1.5", tmp_path)
-    assert outcome.summary["requests"] == {"arrived": 20, "completed": 19, "discarded": 0, "failed": 1}
+    assert outcome.summary["requests"] == {
+        "arrived": REQUESTS, "completed": REQUESTS - 1, "discarded": 0, "failed": 1,
+    }  # fmt: skip
     failed = outcome.requests.to_pandas().query("outcome == 'failed'")
     assert list(failed.index) == [5]
     assert "ran out of memory" in failed.reason.iloc[0]

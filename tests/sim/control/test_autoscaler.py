@@ -28,7 +28,7 @@ from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.cost import cost
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.protocols import Controller, Run
-from tests.sim.lab import FixedTimes, engine, simulated
+from tests.sim.lab import FixedTimes, engine, simulated, simulated_with
 
 RULES = ("utilisation", "pending", "queueing-model", "foresight")
 H100 = ("cluster=h100", "cluster.count=8", "trace.requests=1500")
@@ -93,7 +93,7 @@ fixed_outcome = cache(simulated)
 def test_autoscaler_that_keeps_all_gpus_changes_nothing(system: str, rule: str) -> None:
     words = (*H100, f"system={system}", "arrivals.rate_rpm=60", "trace.requests=400")
     fixed = fixed_outcome(*words)
-    scaled = simulated(*words, f"controller=autoscale-{rule}", "controller.min_gpus=8", "controller.startup_s=0")
+    scaled = simulated_with("controller", f"autoscale-{rule}", *words, min_gpus=8, startup_s=0)
     assert scaled.requests.equals(fixed.requests)
     assert scaled.cluster.select(fixed.cluster.column_names).equals(fixed.cluster)
     different = {key for key, value in fixed.summary.items() if scaled.summary[key] != value}

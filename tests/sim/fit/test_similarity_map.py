@@ -127,7 +127,7 @@ def test_written_similarity_map_can_be_used_by_a_run(
     trace = write(Synthetic(requests=400, history=0).load(np.random.default_rng(3)), tmp_path / "t.parquet")
     words = ["calibrate", "similarity-map", "--trace", str(trace.path), "--floors", "0.5,0.6", "-o", str(tmp_path)]
     assert main([*words, "--check", str(trace.path), "--rows", "300"]) == 0
-    assert "floor 0.55: misfit" in capsys.readouterr().out
+    assert "floor 0.55: misfit" in capsys.readouterr().err
     written = yaml.safe_load((tmp_path / "ngram.yaml").read_text())
     assert written["fitted"] == written["shown"]
     del written["_target_"]

@@ -59,7 +59,7 @@ def check(measured: np.ndarray, expected: float) -> None:
 @pytest.mark.parametrize("rho", [0.5, 0.8])
 def test_mmc_mean_wait_matches_erlang_c(servers: int, rho: float) -> None:
     rng = np.random.default_rng(servers)
-    rate, count = rho * servers, 150_000
+    rate, count = rho * servers, 150_000 if servers == 16 else 50_000  # rare waits vary more
     times = np.cumsum(rng.exponential(1 / rate, count))
     check(waits(engine(times, rng.exponential(1.0, count), servers)), mmc_wait(rate, 1.0, servers))
 
@@ -68,7 +68,7 @@ def test_mmc_mean_wait_matches_erlang_c(servers: int, rho: float) -> None:
 @pytest.mark.parametrize("rho", [0.5, 0.8])
 def test_mdc_mean_wait_matches_crommelin(servers: int, rho: float) -> None:
     rng = np.random.default_rng(10 + servers)
-    rate, count = rho * servers, 150_000
+    rate, count = rho * servers, 50_000
     times = np.cumsum(rng.exponential(1 / rate, count))
     check(waits(engine(times, np.ones(count), servers)), mdc_wait(rate, 1.0, servers))
 

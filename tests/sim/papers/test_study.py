@@ -1,6 +1,7 @@
 """What every study does: files made from its content, and --check against the committed ones."""
 
 import json
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.stages import STUDY as STAGES
 from mezzotint.sim.papers.study import Comparison, Study, committed, lost_rows, read_committed
 from results.make import STUDIES
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, ClosedPipe
 
 WITHIN, OUTSIDE = Comparison("1", "1", True), Comparison("1", "2", False)
 
@@ -47,6 +48,13 @@ def test_check_compares_with_the_file_and_writes_nothing(tmp_path: Path, capsys:
     assert study.reproduce(lambda: {"rows": {"a": asdict(OUTSIDE)}}, tmp_path, check=True) == 1
     assert "a: no longer within tolerance: expected 1, found 2, before 1" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_study_is_written_before_it_is_printed(tmp_path: Path) -> None:
+    facts = json.loads((REPOSITORY / "results" / "swiftdiffusion.json").read_bytes())
+    with redirect_stdout(ClosedPipe()), pytest.raises(BrokenPipeError):
+        STAGES.reproduce(lambda: facts, tmp_path)
+    assert {"swiftdiffusion.json", "swiftdiffusion.md"} <= {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": [{}]}', '{"settings": 3}'])

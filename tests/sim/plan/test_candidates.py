@@ -108,9 +108,9 @@ gpu: {_target_: mezzotint.sim.core.gpu.Gpu, name: my-gpu, active_w: 300, idle_w:
 """
 
 
-@pytest.mark.parametrize("model", ["my-model", "mine"])
-def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp_path: Path, ask: Ask) -> None:
-    """Its step takes 0.2 s, so ten of them 2 s: two GPUs at least for 50 requests a minute."""
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, Path]:
+    """Options that name the folders of an own model, an own GPU and profiles."""
     for name, text in {
         "conf/models/mine.yaml": MODEL,
         "conf/cluster/my-gpu.yaml": GPU,
@@ -119,8 +119,18 @@ def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    options = {"config_dir": tmp_path / "conf", "profiles": tmp_path / "profiles", "rank": 5, "rate_rpm": 50.0}
-    plan = ask(model=model, gpu=["my-gpu", "l40s", "h100-sxm"], **options)
+    return {"config_dir": tmp_path / "conf", "profiles": tmp_path / "profiles"}
+
+
+def test_own_model_is_known_by_the_name_of_its_profile_too(own: dict[str, Path], tmp_path: Path) -> None:
+    (named,), _ = candidates(tmp_path, "my-model", "my-gpu", design=["vanilla"], **own)
+    assert (named.gpu, named.models) == ("my-gpu", "mine")
+
+
+def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(own: dict[str, Path], ask: Ask) -> None:
+    """Its step takes 0.2 s, so ten of them 2 s: two GPUs at least for 50 requests a minute."""
+    options = {**own, "rank": 5, "rate_rpm": 50.0}
+    plan = ask(model="mine", gpu=["my-gpu", "l40s", "h100-sxm"], **options)
     best, second = plan.ranked
     assert (best.result.candidate.gpu, best.result.candidate.models) == ("my-gpu", "mine")
     assert best.gpus_kept_busy == pytest.approx(50 / 60 * 2, rel=0.1)
@@ -128,7 +138,7 @@ def test_own_model_on_an_own_gpu_is_planned_with_its_own_profile(model: str, tmp
     assert second.result.candidate.gpu == "l40s"
     (note,) = plan.notes
     assert note.startswith("left out: h100-sxm: no profile of my-model on h100-sxm; my-model was measured on l40s")
-    both = ask(model=model, gpu=["my-gpu+l40s"], **options).ranked[0].result
+    both = ask(model="mine", gpu=["my-gpu+l40s"], **options).ranked[0].result
     assert both.usd_per_h == 0.5 * both.candidate.counts(both.gpus)["my-gpu"] + 0.86 * both.gpus
 
 

@@ -1,12 +1,14 @@
 """`mezzotint plan`: its options, its files and its exit status."""
 
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.plan import traffic
+from tests.conftest import ClosedPipe
 
 PLAN = ("plan", "log.csv", "--model", "sdxl-mlperf", "--gpu", "l40s", "--target", "p95<10s", "--design", "vanilla")
 
@@ -27,6 +29,12 @@ def test_plan_from_a_csv_of_prompts_with_times(capsys: pytest.CaptureFixture[str
     assert content["ranked"][0]["count"] == content["ranked"][0]["replications"] == 1
     repeated = "mezzotint plan log.csv --target 'p95<10s' --gpu l40s --design vanilla --model sdxl-mlperf"
     assert content["command"] == repeated
+
+
+def test_plan_is_written_before_it_is_printed() -> None:
+    with redirect_stdout(ClosedPipe()):
+        assert main([*PLAN, "trace.requests=50"]) == 141
+    assert {path.name for path in Path("results/plan").iterdir()} >= {"plan.html", "plan.json", "plan.png"}
 
 
 def test_steady_load_replays_the_first_requests_of_a_long_file(

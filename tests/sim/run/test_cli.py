@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.run.commands import COMMANDS
+from tests.conftest import ClosedPipe
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,7 @@ def mezzotint(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
+NIRVANA = ("system=nirvana", *SMALL)
 LONG = "a" * 300
 
 
@@ -73,25 +76,14 @@ def test_sweep_prints_short_lines_in_its_order(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.invariant(1)
-def test_sweep_gives_the_bytes_of_single_runs(tmp_path: Path) -> None:
-    """Worker processes (joblib) write the same bytes as this one."""
-    done = mezzotint("run", "-m", *SMALL, "system=vanilla,nirvana", "run.dir=sweep")
-    assert done.returncode == 0, done.stderr
-    for number, system in enumerate(("vanilla", "nirvana")):
-        assert main(["run", *SMALL, f"system={system}", f"run.dir=one{number}"]) == 0
-        for name in ("requests.parquet", "cluster.parquet", "config.yaml"):
-            assert Path("sweep", str(number), name).read_bytes() == Path(f"one{number}", name).read_bytes()
-
-
-@pytest.mark.invariant(1)
 @pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit_local"])
-def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
-    """Point by point, also for a sweep that was finished before; errors go to standard error."""
+def test_every_launcher_gives_the_bytes_of_single_runs(launcher: str) -> None:
+    """It prints point by point, also for a sweep that was finished before; errors go to standard error."""
     if launcher != "joblib":
         pytest.importorskip(launcher.removesuffix("_local"))
-    words = ("run", "-m", *SMALL, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
-    points = [f"vanilla (seed={seed}): 60 of 60 requests" for seed in (1, 2)]
-    error = "mezzotint: error: sweep/2 (trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input should be"
+    words = ("run", "-m", *NIRVANA, "seed=1,2,none", f"hydra/launcher={launcher}", "run.dir=sweep")
+    points = [f"nirvana (seed={seed}): 60 of 60 requests" for seed in (1, 2)]
+    error = "mezzotint: error: sweep/2 (system=nirvana trace.requests=60 arrivals.rate_rpm=9 seed=none): seed: input"
     kept = "(sweep/failed.txt has their messages)"
     failed = f"mezzotint: 1 point of sweep failed {kept}; the same command runs what is missing"
     before = "mezzotint: 2 points of sweep had been run before; `mezzotint report sweep` compares all"
@@ -104,6 +96,17 @@ def test_every_launcher_prints_the_same_sweep(launcher: str) -> None:
         assert errors[0].startswith(error)
         assert errors[1:] == [*finished_before, failed]
         assert Path("sweep", "failed.txt").read_text() == f"{errors[0]}\n"
+    for number, seed in enumerate((1, 2)):
+        assert main(["run", *NIRVANA, f"seed={seed}", f"run.dir=one{number}"]) == 0
+        for name in ("requests.parquet", "cluster.parquet", "config.yaml"):
+            assert Path("sweep", str(number), name).read_bytes() == Path(f"one{number}", name).read_bytes()
+
+
+def test_sweep_whose_reader_has_ended_runs_every_point_and_keeps_the_errors() -> None:
+    with redirect_stdout(ClosedPipe()):
+        assert main(["run", "-m", *SMALL, "seed=1,none,2", "hydra.launcher.n_jobs=1", "run.dir=sweep"]) == 141
+    assert {path.parent.name for path in Path("sweep").glob("*/summary.json")} == {"0", "2"}
+    assert "seed: input should be" in Path("sweep", "failed.txt").read_text()
 
 
 def test_internal_error_is_raised_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +350,7 @@ def test_closed_stream_does_not_change_the_run(words: list[str], runs: int, clos
     assert done.stdout.count("60 of 60") == (0 if ">&-" in closed.split() else runs)
 
 
-@pytest.mark.parametrize("words", [["list"], ["run", "-m", "seed=1,2", *SMALL]])
+@pytest.mark.parametrize("words", [["list"], ["run", *SMALL]])
 def test_broken_pipe_ends_quietly(words: list[str]) -> None:
     """The command does its work and ends as one killed by SIGPIPE does."""
     done = _in_shell("( {}; echo $? >status ) | true", *words)

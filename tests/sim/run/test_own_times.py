@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.run.config.choices import choices
+from mezzotint.sim.run.config.choices import CONF, choices
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import make, write
@@ -53,8 +53,25 @@ def test_untimed_file_needs_a_choice_of_arrivals(words: tuple[str, ...], capsys:
     assert main(["run", "trace=file", "trace.path=order.parquet", "arrivals=poisson", "run.dir=out"]) == 0
 
 
-@pytest.mark.parametrize("experiment", [choice.name for choice in choices("experiment")])
+def _chooses_arrivals(experiment: str) -> str | None:
+    """Return the experiment whose file chooses the arrivals of ``experiment``: itself, or one that it builds on."""
+    node = yaml.safe_load((CONF / "experiment" / f"{experiment}.yaml").read_text(encoding="utf-8"))
+    if any(isinstance(entry, dict) and "override /arrivals" in entry for entry in node["defaults"]):
+        return experiment
+    parents = (entry for entry in node["defaults"] if isinstance(entry, str) and entry != "_self_")
+    return next(filter(None, map(_chooses_arrivals, parents)), None)
+
+
+CHOSEN_BY = {choice.name: _chooses_arrivals(choice.name) for choice in choices("experiment")}
+
+
+def test_every_experiment_chooses_its_arrivals() -> None:
+    assert None not in CHOSEN_BY.values()
+
+
+@pytest.mark.parametrize("experiment", {chooser: name for name, chooser in CHOSEN_BY.items()}.values())
 def test_experiment_keeps_its_arrivals_with_a_file(experiment: str) -> None:
+    """One of the experiments whose arrivals one file chooses."""
     own = compose_config([f"experiment={experiment}"]).arrivals
     assert compose_config([f"experiment={experiment}", *FILE]).arrivals == own
 

@@ -27,8 +27,8 @@ from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.metrics.quality import Quality
 from mezzotint.sim.protocols import Eviction, Scheduler
 from mezzotint.sim.run.config.build import Parts, build
-from mezzotint.sim.run.config.choices import CONF, choices, groups
-from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus, groups
+from mezzotint.sim.run.config.compose import _choices, compose_config
 from mezzotint.sim.run.config.settings import PARTS, check
 from mezzotint.sim.run.config.target import locate_class
 from mezzotint.sim.run.gpus import pools
@@ -49,7 +49,13 @@ KINDS: dict[str, Any] = {
     "quality": Quality,
 }
 DESIGNS = [(group, choice.name) for group in ("system", "experiment") for choice in choices(group)]
-SINGLE = {group: [choice.name for choice in choices(group)] for group in groups() if group not in dict(DESIGNS)}
+OF_ENGINES = [*engine_models()]
+"""Choices of models= that are all made from one table, not from files."""
+SINGLE = {
+    group: [choice.name for choice in choices(group) if choice.name not in OF_ENGINES[1:]]
+    for group in groups()
+    if group not in dict(DESIGNS)
+}
 NEEDED = {
     "trace=file": ["trace.path=t.parquet"],
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
@@ -129,7 +135,7 @@ def test_group_without_the_choice_it_needs_is_refused(words: list[str], message:
         compose_config(words)
 
 
-@pytest.mark.parametrize("turn", range(max(map(len, SINGLE.values()))))
+@pytest.mark.parametrize("turn", range(max(len(names) for group, names in SINGLE.items() if group != "cluster")))
 def test_every_choice_composes_and_builds(turn: int) -> None:
     """Each composes, and its parts can be built: the first of every group, then the second of every group..."""
     words = [f"{group}={names[turn % len(names)]}" for group, names in SINGLE.items()]
@@ -159,15 +165,32 @@ def test_every_choice_composes_and_builds(turn: int) -> None:
         assert (parts.get(group) is None) == empty
 
 
+def test_every_kind_of_gpu_and_model_on_an_engine_builds() -> None:
+    """The choices that tables make; `test_every_choice_composes_and_builds` composes some of them."""
+    known = {choice.name for choice in choices("models")}
+    for name, node in gpus().items():
+        assert build(node["cluster"]["gpu"], name, Gpu).name == name
+        ((_, models),) = node["defaults"][0].items()
+        assert models in known
+    for name, node in engine_models().items():
+        assert build(node["large"], name, Model).name == name
+
+
 @pytest.mark.parametrize(("group", "choice"), DESIGNS)
 def test_every_system_and_experiment_has_its_parts_and_reads_all_of_them(group: str, choice: str) -> None:
-    settings = check(configured(f"{group}={choice}"))
+    """A system holds no part of another group inside its own parts."""
+    config = configured(f"{group}={choice}")
+    settings = check(config)
     parts = settings.parts()
     for part in ("frontend", "scheduler", "executor", "allocation"):
         assert parts.get(part) is not None
     for part in ("controller", "failures"):  # taken by the run where one exists
         parts.get(part)
     parts.refuse_unread(settings.system.name)
+    assert config["system"].keys() <= {"name", "addons", "services", "assumptions"}
+    for part in PARTS if group == "system" else ():
+        inside = {key for key, value in (config.get(part) or {}).items() if isinstance(value, dict)}
+        assert not inside & {*groups()}  # a part that is no group, such as a delay, is a setting of its owner
 
 
 def test_list_shows_every_group_and_choice_with_a_description(capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,13 +234,13 @@ def test_user_choices_are_listed_and_marked(tmp_path: Path, capsys: pytest.Captu
     assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
 
 
-def test_systems_hold_no_parts_of_their_own() -> None:
-    for name in (choice.name for choice in choices("system")):
-        config = configured(f"system={name}")
-        assert config["system"].keys() <= {"name", "addons", "services", "assumptions"}
-        for part in PARTS:
-            inside = {key for key, value in (config.get(part) or {}).items() if isinstance(value, dict)}
-            assert not inside & {*groups()}  # a part that is no group, such as a delay, is a setting of its owner
+@pytest.mark.parametrize(
+    "words", [("scheduler=per-worker", "router=least-work-left"), ("controller=autoscale-utilisation",)]
+)
+def test_part_without_defaults_is_its_file_in_every_system(words: tuple[str, ...]) -> None:
+    """`tests.sim.lab.simulated_with` relies on it."""
+    group, choice = words[-1].split("=")
+    assert configured("system=nirvana", *words)[group] == _file_of(group, choice)
 
 
 def test_command_line_overrides_experiment_overrides_system() -> None:
@@ -277,23 +300,14 @@ class Harm:
 
 @pytest.mark.invariant(12)
 @pytest.mark.parametrize("laid", ["damage", "another composition", "another cache folder", "a pickle"])
-def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_path: Path) -> None:
-    def composed_text(*words: str, cache: str = "cache") -> tuple[str, str]:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "mezzotint.sim.cli",
-            "run",
-            "--cfg",
-            "job",
-            *words,
-            "seed=3",
-            "run.dir=x",
-        ]
-        environment = {**os.environ, "MEZZOTINT_CACHE": str(tmp_path / cache), "PYTHONPATH": str(REPOSITORY)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
-        return done.stdout, done.stderr
+def test_composition_from_elsewhere_is_reported_and_made_again(
+    laid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def composed_text(word: str, cache: str = "cache") -> tuple[str, str]:
+        monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path / cache))
+        _choices.cache_clear()  # as in a new process
+        assert main(["run", "--cfg", "job", word, "seed=3", "run.dir=x"]) == 0
+        return tuple(capsys.readouterr())
 
     made = composed_text("system=nirvana")
     assert made == (OmegaConf.to_yaml(compose_config(["system=nirvana", "seed=3", "run.dir=x"])), "")
@@ -306,7 +320,7 @@ def test_composition_from_elsewhere_is_reported_and_made_again(laid: str, tmp_pa
         foreign = zlib.compress(pickle.dumps(Harm(tmp_path / "harmed")))
     else:
         other = ("system=vanilla", "cache") if laid == "another composition" else ("system=nirvana", "other")
-        composed_text(other[0], cache=other[1])
+        composed_text(*other)
         (file,) = set(tmp_path.glob(f"{other[1]}/compositions/*/*")) - {kept}
         foreign = file.read_bytes()
     kept.write_bytes(foreign)
