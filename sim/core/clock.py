@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import repeat
 from math import inf
 from typing import Any
@@ -49,6 +49,7 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._next_arrival = NEVER
         self.overdue: Callable[[], int] = lambda: MAX_SAME_TIME_CALLS
         self._instant, self._calls = -inf, 0
+        self._canceled: set[int] = set()
         self._max_calls: float = MAX_SAME_TIME_CALLS
 
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> Entry:
@@ -81,14 +82,11 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._instant, self._max_calls = time_s, self._calls + more
 
     def cancel(self, entry: Entry) -> bool:
-        """Cancel a scheduled call, in O(queue); return False if it ran or was canceled before."""
-        queue = self._queue
-        place = next((place for place, each in enumerate(queue) if each is entry), None)
-        if place is None:
+        """Cancel a scheduled call; return False if it ran or was canceled before."""
+        # Marked, and dropped when its turn comes: no search but among the calls of the present instant.
+        if entry[2] in self._canceled or (entry[0] <= self._now and entry not in self._queue):
             return False
-        queue[place] = queue[-1]
-        queue.pop()
-        heapify(queue)
+        self._canceled.add(entry[2])
         return True
 
     def feed(self, times: Iterable[float], order: int, call: Callable[[Any], None], args: Iterable[Any]) -> None:
@@ -103,6 +101,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
 
     def peek(self) -> float:
         """Return the time of the next call; infinity if there is none."""
+        while self._queue and self._queue[0][2] in self._canceled:
+            self._canceled.remove(heappop(self._queue)[2])
         return float(min(super().peek(), self._next_arrival[0]))
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
@@ -130,27 +130,36 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         if not is_ours(sys._getframe(1).f_globals["__name__"]):
             raise SimulationError(f"{caller()} stops the clock; it stops after the last request")
         self._queue.clear()
+        self._canceled.clear()
         self._arrivals, self._next_arrival = iter(()), NEVER
 
     def step(self) -> None:
         # Entries compare by time, order and serial number, which is unique: functions are never compared.
         if self._queue and self._queue[0] < self._next_arrival:
-            self._now, _, _, call, arg = heappop(self._queue)
+            time_s, _, serial, call, arg = heappop(self._queue)
+            if serial in self._canceled:
+                self._canceled.remove(serial)
+                return
         elif self._next_arrival is not NEVER:
-            self._now, _, _, call, arg = self._next_arrival
+            time_s, _, _, call, arg = self._next_arrival
             self._next_arrival = next(self._arrivals, NEVER)
         else:
             raise EmptySchedule
+        self._now = time_s
         call(arg)
 
     def run(self, until: Any = None) -> Any:
         """Run to the end, or to ``until`` as simpy.Environment.run does; to the end is faster than ``step`` by step."""
         if until is not None:
             return super().run(until)
-        queue = self._queue
+        queue, canceled = self._queue, self._canceled
         while True:  # a condition here keeps CPython 3.11 from specialising the loop
             if queue and queue[0] < self._next_arrival:
-                self._now, _, _, call, arg = heappop(queue)
+                time_s, _, serial, call, arg = heappop(queue)
+                if canceled and serial in canceled:
+                    canceled.remove(serial)
+                    continue
+                self._now = time_s
             elif self._next_arrival is not NEVER:
                 self._now, _, _, call, arg = self._next_arrival
                 self._next_arrival = next(self._arrivals, NEVER)
