@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hypothesis import settings
@@ -34,7 +35,7 @@ class ClosedPipe(io.StringIO):
 
 @pytest.fixture(scope="session", autouse=True)
 def files_of_packages() -> None:
-    """Parse each file of mezzotint.conf and of Hydra once a process: they make a quarter of a composition."""
+    """Parse each file of mezzotint.conf and of Hydra once a process, which takes a quarter of every composition."""
 
     @cache
     def parsed(package: str, path: str) -> tuple[ConfigResult, object]:
@@ -51,6 +52,7 @@ def files_of_packages() -> None:
     Source = SourcesRegistry.instance().resolve("pkg")
     load = Source.load_config
     Source.load_config = load_config  # type: ignore[method-assign]
+    ConfigStore.__deepcopy__ = lambda store, _: store  # a composition copies all of it, and edits copies of its nodes
 
 
 @pytest.fixture(scope="session")

@@ -36,12 +36,25 @@ from mezzotint.sim.protocols.cluster import Cluster
 from mezzotint.sim.protocols.control import Allocation, Controller
 from mezzotint.sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
 from mezzotint.sim.protocols.frontend import CascadeFrontEnd, FrontEnd
-from mezzotint.sim.protocols.groups import CostOf, Estimates, GroupPolicy, Launch, StageExecutor, StageView
+from mezzotint.sim.protocols.groups import (
+    NEVER,
+    NOBODY,
+    CostOf,
+    Estimates,
+    GroupPolicy,
+    Launch,
+    Rank,
+    StageExecutor,
+    StageView,
+    Stand,
+)
 from mezzotint.sim.protocols.run import AttemptLog, Log, RequestColumn, Run
 from mezzotint.sim.protocols.scheduling import BatchQueues, Discipline, Router, Scheduler, Stepper, StepsUntil
 
 __all__ = [
     "FREE",
+    "NEVER",
+    "NOBODY",
     "Admission",
     "Allocation",
     "Asset",
@@ -71,6 +84,7 @@ __all__ = [
     "MatchPredictor",
     "Partition",
     "Priced",
+    "Rank",
     "Request",
     "RequestColumn",
     "Router",
@@ -80,6 +94,7 @@ __all__ = [
     "StageCost",
     "StageExecutor",
     "StageView",
+    "Stand",
     "StepCosts",
     "Stepper",
     "Steps",

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from mezzotint.settings.ranges import Count, Seconds
@@ -15,8 +16,7 @@ from mezzotint.sim.protocols.run import Run
 class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
 
-    With ``yields`` it ends at the next boundary once another launch waits for one of its GPUs. Its boundaries, at which
-    it can be interrupted, are ``every`` so many steps.
+    Its boundaries, at which it can be interrupted, are ``every`` so many steps.
     ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
     ``batch`` are requests that run the same steps with it, as one batch, with its Progress.batch_key.
     """
@@ -24,10 +24,33 @@ class Launch(NamedTuple):
     progress: Progress
     gpus: tuple[int, ...]
     steps: Count = 1
-    yields: bool = False
     ahead: bool = False
     every: Count = 1
     batch: tuple[Progress, ...] = ()
+
+
+Rank = tuple[float, ...]
+"""Order of urgency of requests; the least is the most urgent."""
+
+NOBODY: Rank = inf, inf, inf
+"""Rank after all requests."""
+
+
+class Stand(NamedTuple):
+    """For how long a decision stands: until then, a decision at each boundary would launch the same again.
+
+    It stands for ``steps`` from the begin of its launch, at the boundaries before ``until_s``, while no request of a
+    lower rank than ``rank`` waits, and while at most ``idle`` GPUs are idle. Too little is always right, only slower.
+    """
+
+    steps: int = 0
+    rank: Rank = ()
+    idle: float = inf
+    until_s: float = inf
+
+
+NEVER = Stand()
+"""A decision that holds up to the next boundary alone."""
 
 
 @runtime_checkable
@@ -36,10 +59,12 @@ class Estimates(Protocol):
 
     Attributes:
         are_exact: True, once bound, if every estimate is the true cost.
+        are_fixed: True if no estimate changes during a run.
     """
 
     __slots__ = ()
     are_exact: bool = False
+    are_fixed: bool = False
 
     @abstractmethod
     def bind(self, run: Run, cost: "CostOf") -> None:
@@ -71,7 +96,6 @@ class StageView(Protocol):
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         moves_are_free: True if a latent moves to other GPUs in no time.
-        launches_are_free: True if a launch begins at its decision, so that single steps take as long as many at once.
         estimates_are_exact: True if every estimate is the true cost.
         claimed: for each GPU that runs stages, the number of launches decided and not ended that hold it. GPUs that
             serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is down, or loads after
@@ -86,9 +110,6 @@ class StageView(Protocol):
 
     @property
     def moves_are_free(self) -> bool: ...
-
-    @property
-    def launches_are_free(self) -> bool: ...
 
     @property
     def estimates_are_exact(self) -> bool: ...
@@ -111,11 +132,11 @@ class StageView(Protocol):
         Of a running launch, the steps that ended by now are behind.
         """
 
-    def begin_s(self, progress: Progress) -> float:
-        """Return the instant at which the first step of the running launch of ``progress`` begins, after any load."""
-
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next boundary."""
+
+    def ask_again(self) -> None:
+        """Have `GroupPolicy.stands` asked anew for every launch that runs on."""
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         """State, before the run, that ``gpus`` will run ``components`` alone: they hold these at the start."""
@@ -171,6 +192,22 @@ class GroupPolicy(Protocol):
     @abstractmethod
     def decide(self, now_s: float) -> Iterable[Launch]:
         """Return launches of waiting requests, in the order in which they may start."""
+
+    def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
+        """Return for how long the decision on a launch stands, which starts now or runs.
+
+        The scheduler asks where no
+        launch takes time to be made, all estimates stay as they are, all steps are equal, and no later stage follows.
+
+        Args:
+            gpus: its GPUs.
+            begin_s: instant at which its first step begins, after any load or move.
+        """
+        return NEVER
+
+    def first_waiting(self) -> Rank:
+        """Return the rank of the first of the requests that wait, for `Stand.rank`; NOBODY if none does."""
+        return NOBODY
 
 
 @runtime_checkable

@@ -23,6 +23,7 @@ class Scaled(Estimates):
     factor: Positive = 1.0
     by_size: dict[str, Positive] = field(default_factory=dict)
     are_exact: bool = field(init=False, default=False, repr=False)
+    are_fixed: bool = field(init=False, default=True, repr=False)
     _cost: CostOf = field(init=False, repr=False)
 
     def bind(self, run: Run, cost: CostOf) -> None:
@@ -53,6 +54,7 @@ class EstimateTable(Estimates):
     """
 
     seconds: dict[str, Positive | dict[Count, Positive]] | None = None
+    are_fixed: bool = field(init=False, default=True, repr=False)
     _seconds: dict[str, float | dict[int, float]] = field(init=False, default_factory=dict, repr=False)
     _cost: CostOf = field(init=False, repr=False)
 

@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from mezzotint.sim.core.clock import Clock, Entry
 from mezzotint.sim.core.progress import Attempt, Progress
 from mezzotint.sim.core.worker import Worker
-from mezzotint.sim.protocols import StageCost
+from mezzotint.sim.protocols import NEVER, StageCost, Stand
 
-Turn = tuple[float, float, int]
+Turn = tuple[Any, ...]
 """Place of a launch among those of one instant; the least is the first."""
 
-LAST: Turn = inf, 0.0, 0
+LAST: Turn = (inf,)
+
+NEARLY = 1e-6
+"""Part of a step that is above the rounding of instants."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +27,7 @@ class Running:
         mask: its GPUs, one bit each.
         needed: the GPUs that must be idle for its start, those of a move among them.
         steps: steps that it runs; fewer after an interruption.
-        every: steps from one boundary to the next.
+        every: steps from one boundary to the next, at which the policy may decide anew.
         stamp: its place among launches whose last steps begin at one instant.
         queued_s: instant at which it was queued.
         dispatched_s: instant at which it started, or was queued if it has not.
@@ -33,8 +37,14 @@ class Running:
         begin_s: instant at which its work begins, or the move.
         steps_from_s: instant from which its steps are counted, after the text encoding that is part of its stage.
         goes_on: True if it was decided in the turn of its own request, whose last launch ended then.
-        due: the clock's call at the end of its steps, or of the move; None before.
+        ends_s: instant at which it ends, or the move before it; infinity before.
+        calls: the clock's calls at instants at which it may end; one at another instant than ``ends_s`` does nothing.
+        boundary, boundary_s: steps and instant of its first boundary that was not past when it was last asked for; at
+            infinity before it starts.
         attempt: the attempt of which it is a part; None before its first step.
+        done: steps of its stage that were behind before it.
+        stand: for how long its decision stands; ``standing_steps`` and ``standing_s`` are its steps then, and its end.
+        is_cut: True if it ends at its next boundary, since there is a reason to decide anew.
         group: its GPUs; ``moving`` those of the move, while it lasts.
         moves: the requests whose latents move before it, and the seconds of each.
     """
@@ -45,7 +55,6 @@ class Running:
     needed: int
     steps: int
     every: int
-    yields: bool
     batch: tuple[Progress, ...] = ()
     stamp: int = 0
     queued_s: float = 0.0
@@ -54,13 +63,21 @@ class Running:
     cost: StageCost | None = None
     begin_s: float = 0.0
     steps_from_s: float = 0.0
-    due: Entry | None = None
+    ends_s: float = inf
+    calls: dict[float, Entry] = field(default_factory=dict)
+    boundary: int = 0
+    boundary_s: float = inf
     group: Worker | None = None
     moving: Worker | None = None
     moves: Sequence[tuple[Progress, float]] = ()
     is_moved: bool = False
     goes_on: bool = False
     attempt: Attempt | None = None
+    done: int = 0
+    stand: Stand = NEVER
+    standing_steps: int = 0
+    standing_s: float = inf
+    is_cut: bool = False
 
     def requests(self) -> tuple[Progress, ...]:
         """Return all requests that it runs."""
@@ -77,7 +94,7 @@ class Running:
         assert attempt is not None
         if self.batch:
             return attempt.counted_s + cost.batch_s(self.requests(), steps)
-        count = progress.done - attempt.counted_done + steps
+        count = self.done - attempt.counted_done + steps
         return attempt.counted_s + cost.seconds(attempt.counted_done, count, progress.stage.steps)
 
     def steps_behind(self, now_s: float) -> int:
@@ -87,20 +104,79 @@ class Running:
         assert attempt is not None
         if not cost.step_s:
             return 0
-        behind = cost.steps_in(now_s - self.steps_from_s, attempt.counted_done, progress.stage.steps)
-        steps = min(max(0, round(behind) - progress.done + attempt.counted_done), self.steps)
-        # ``behind`` rounds; an instant is compared with the end of a step as it is computed for the clock.
+        left, seconds = progress.left, now_s - self.steps_from_s
+        if cost.ends:
+            behind = cost.steps_in(seconds, attempt.counted_done, progress.stage.steps)
+        else:
+            behind = seconds / cost.step_s
+        behind -= self.done - attempt.counted_done
+        steps = int(behind)
+        if NEARLY < behind - steps < 1.0 - NEARLY and steps < left:
+            return steps
+        # An instant is compared with the end of a step as it is computed for the clock; ``behind`` rounds.
+        steps = min(max(0, round(behind)), left)
         if steps and self.end_s(steps) > now_s:
             return steps - 1
-        if steps < self.steps and self.end_s(steps + 1) <= now_s:
+        if steps < left and self.end_s(steps + 1) <= now_s:
             return steps + 1
         return steps
 
-    def last_step_s(self, now_s: float) -> float:
-        """Return the seconds of its step that ends now; it runs, and its steps are unequal."""
-        assert self.cost is not None
-        last = max(self.steps_behind(now_s), 1) - 1
-        return self.cost.steps_s(self.progress.done + last, 1, self.progress.stage.steps)
+    def boundary_at(self, now_s: float) -> bool:
+        """Return True if it ends or passes a boundary now, and find the next one that is not past; it runs."""
+        if self.boundary_s < now_s:
+            every, left = self.every, self.progress.left
+            steps = min(self.boundary + every, left)
+            ends_s = self.end_s(steps)
+            if ends_s < now_s:
+                steps = min(-(-self.steps_behind(now_s) // every) * every, left)
+                ends_s = self.end_s(steps)
+                if ends_s < now_s:
+                    steps = min(steps + every, left)
+                    ends_s = self.end_s(steps)
+            self.boundary, self.boundary_s = steps, ends_s
+        return self.boundary_s == now_s
+
+    def boundary_before(self, steps: int) -> int:
+        """Return the steps up to the last boundary before ``steps``."""
+        return (steps - 1) // self.every * self.every
+
+    def last_step(self, steps: int) -> tuple[float, float]:
+        """Return when the last of ``steps`` began, and when the launch was dispatched before it; it runs.
+
+        It is dispatched at its start, and anew at each boundary. At its first one a delay counts: a load, a move, text
+        encoding.
+        """
+        boundary = self.boundary_before(steps)
+        return self._step_begin_s(steps - 1), self._step_begin_s(boundary) if boundary else self.dispatched_s
+
+    def _step_begin_s(self, steps: int) -> float:
+        """Return the instant at which the step after ``steps`` of them begins."""
+        attempt = self.attempt
+        assert attempt is not None
+        if steps or self.done > attempt.counted_done:
+            return self.end_s(steps)
+        return self.steps_from_s
+
+
+@dataclass(slots=True, eq=False)
+class Past:
+    """The order of two launches whose last steps began together: as at the boundary before, and so on; then by stamp.
+
+    Instants are sums of steps, so two launches may be at one boundary together, and an ulp apart at the one before.
+    """
+
+    launch: Running
+    behind: int
+    stamp: int
+
+    def __lt__(self, other: "Past") -> bool:
+        own_behind, other_behind = self.launch.boundary_before(self.behind), other.launch.boundary_before(other.behind)
+        while own_behind > 0 and other_behind > 0:
+            own, others = self.launch.last_step(own_behind), other.launch.last_step(other_behind)
+            if own != others:
+                return own < others
+            own_behind, other_behind = own_behind - self.launch.every, other_behind - other.launch.every
+        return self.stamp < other.stamp
 
 
 @dataclass(slots=True)
@@ -110,37 +186,47 @@ class Turns:
     A launch of many steps runs as if the policy decided anew at each of its boundaries. Such a decision would end the
     launch, and queue it again behind what was decided before. So these laws hold:
 
-    1. The launches at a boundary take turns. The one whose last step (or move) began first goes first; of these the one
-       dispatched the most steps ago; of these the one with the lowest stamp. A launch is dispatched when it starts, and
-       anew at each boundary.
+    1. The launches at a boundary take turns. The one whose last step (or move) began first goes first. Of these the one
+       dispatched first: a launch is dispatched when it starts, and anew at each boundary that it passes. Of these the
+       one that went first at the boundary before (`Past`), then the one with the lower stamp.
     2. A launch gets the next stamp when it is queued. One that passes a boundary gets the next stamp in its turn: after
        what earlier turns queue, before what later turns, and what comes after all turns, queue.
-    3. The turns of an instant are fixed at its first stamp.
+    3. The turns of an instant are fixed before its first stamp.
     4. Queued launches start in the order of their stamps. One that waited keeps its stamp, so it goes before all that
        pass now.
+
+    An instant at which A ends, B passes a boundary and C ends; their last steps began at 1, 2 and 3 s::
+
+        COMPLETION  turn of A   A ends, its request waits; the policy queues X      X: stamp 7
+                    turn of B   B passes                                            B: stamp 8
+                    turn of C   C ends; the policy queues Y                         Y: stamp 9
+        INSERTION   answers
+        ARRIVAL     a request arrives; the policy queues Z                          Z: stamp 10
+        DISPATCH    W, which waited since stamp 4, then X, Y, Z start, each if its GPUs are idle
 
     Stamps are given only where they may change an order: at an instant at which a launch is queued, or one that waited
     starts, or one that was delayed reaches its first boundary. At all others the turns are those of the last stamps.
 
     Attributes:
-        launches: the launches that were decided and have not ended.
+        standing: the launches that run on over boundaries while their decision stands (sim.scheduling.lookahead).
         present: the turn that is being taken; LAST between two instants.
     """
 
     clock: Clock
-    launches: dict[Progress, Running]
+    standing: dict[Running, None] = field(default_factory=dict)
     present: Turn = LAST
     _stamps: int = field(init=False, default=0, repr=False)
-    _fixed_s: float = field(init=False, default=-inf, repr=False)
-    """The instant whose turns are fixed."""
-    _fixed: dict[Running, Turn] = field(init=False, default_factory=dict, repr=False)
-    """Its turns, of the launches that were at a boundary at its first stamp."""
-    _unstamped: list[Running] = field(init=False, default_factory=list, repr=False)
-    """Those of them without a new stamp, the last turn first."""
+    _at_s: float = field(init=False, default=-inf, repr=False)
+    """The instant of what follows."""
+    _turns: dict[Running, Turn] = field(init=False, default_factory=dict, repr=False)
+    """The turns that were asked for."""
+    _unstamped: list[Running] | None = field(init=False, default=None, repr=False)
+    """The launches that pass a boundary and have no new stamp yet, the last turn first; None before the first stamp."""
 
     def queue(self, launch: Running) -> None:
         """Stamp ``launch``, which is queued now."""
         self.pass_boundaries()
+        self._turns.pop(launch, None)  # that of its move
         launch.queued_s = launch.dispatched_s = self.clock._now
         self._stamp(launch)
 
@@ -150,57 +236,48 @@ class Turns:
 
     def pass_boundaries(self, _: object = None) -> None:
         """Stamp the launches at a boundary of this instant whose turn comes before the present one."""
-        now_s, present = self.clock._now, self.present
-        if self._fixed_s != now_s:
-            fixed = {launch: self.of(launch) for launch in self._at_boundary()}
-            self._fixed_s, self._fixed = now_s, fixed
-            self._unstamped = sorted(fixed, key=fixed.__getitem__, reverse=True)
+        self._begin_instant()
         unstamped = self._unstamped
-        while unstamped and self._fixed[unstamped[-1]] < present:
+        if unstamped is None:
+            unstamped = self._unstamped = sorted(self._at_boundary(), key=self.of, reverse=True)
+        while unstamped and self._turns[unstamped[-1]] < self.present:
             self._stamp(unstamped.pop())
+
+    def _begin_instant(self) -> None:
+        if self._at_s != self.clock._now:
+            self._at_s, self._unstamped = self.clock._now, None
+            self._turns.clear()
 
     def end(self) -> None:
         """End the turns of this instant: what happens in it later comes after all boundaries."""
         self.present = LAST
-        if self._fixed_s == self.clock._now:
+        if self._at_s == self.clock._now and self._unstamped:
             self.pass_boundaries()
 
     def _at_boundary(self) -> list[Running]:
-        """Return the running launches that end or pass a boundary at this instant."""
-        now_s, found = self.clock._now, []
-        for launch in self.launches.values():
-            due = launch.due
-            if launch.cost is not None and due is not None:
-                behind = launch.steps_behind(now_s)
-                # A launch begins at no boundary of its own.
-                is_passing = behind and not behind % launch.every and launch.end_s(behind) == now_s
-                if is_passing or due[0] == now_s:
-                    found.append(launch)
-        return found
+        """Return the standing launches that pass a boundary at this instant, or end at it."""
+        now_s = self.clock._now
+        return [launch for launch in self.standing if launch.boundary_s <= now_s and launch.boundary_at(now_s)]
 
     def passing_later(self) -> list[Running]:
         """Return the launches whose turn to pass a boundary at this instant is yet to come."""
         now_s = self.clock._now
-        return [
-            launch
-            for launch in self._at_boundary()
-            if launch.due is not None and launch.due[0] > now_s and self.of(launch) > self.present
-        ]
+        return [each for each in self._at_boundary() if each.ends_s > now_s and self.of(each) > self.present]
 
     def of(self, launch: Running) -> Turn:
         """Return the turn of ``launch``, which ends or passes a boundary at this instant."""
-        now_s, cost = self.clock._now, launch.cost
-        if self._fixed_s == now_s and launch in self._fixed:
-            return self._fixed[launch]
-        if cost is None or not cost.step_s:
-            # A move, and a stage without steps, count as one step.
-            begin_s, behind = launch.begin_s, 1
-        else:
-            begin_s = now_s - (launch.last_step_s(now_s) if cost.ends else cost.step_s)
-            behind = max(1, launch.steps_behind(now_s))
-        if behind > launch.every:
-            return begin_s, float(-((behind - 1) % launch.every + 1)), launch.stamp
-        # At its first boundary, with all that delayed its work: a load, a move, text encoding. Rounded, since instants
-        # are sums of steps.
-        steps_ago = (now_s - launch.dispatched_s) / (now_s - begin_s) if now_s > begin_s else 0.0
-        return begin_s, -round(steps_ago, 6), launch.stamp
+        self._begin_instant()
+        turn = self._turns.get(launch)
+        if turn is None:
+            turn = self._turns[launch] = self._turn(launch)
+        return turn
+
+    def _turn(self, launch: Running) -> Turn:
+        # A move, and a stage without steps, count as one step.
+        if launch.cost is None or not launch.cost.step_s:
+            return launch.begin_s, launch.dispatched_s, Past(launch, 1, launch.stamp)
+        behind = launch.boundary if launch.boundary_s == self._at_s else launch.steps
+        begin_s, dispatched_s = launch.last_step(behind)
+        if launch not in self.standing:  # it passes no boundaries
+            return begin_s, launch.dispatched_s, Past(launch, 1, launch.stamp)
+        return begin_s, dispatched_s, Past(launch, behind, launch.stamp)

@@ -8,11 +8,11 @@ How a launch lives:
    once its own GPUs are idle (``_start``); one that cannot start lets later ones pass. If its latent must move first,
    the move holds the old and the new GPUs, and the launch queues again at its end (``_move``, ``_moved``). Whenever
    something started, the policy decides again.
-3. Run. The steps of a launch are one call of the clock (``Running.due``), although the rule of the policy holds at
-   every boundary: where its decision cannot change, it launches many steps at once. ``interrupt`` brings the call
-   forward to the next boundary. Launches that end or pass a boundary at one instant take turns as if each had been
-   decided anew at its last boundary (sim.scheduling.launches), so that results do not depend on how many steps a
-   launch has.
+3. Run. The rule of the policy holds at every boundary, but a launch runs on over its boundaries while the decision on
+   it stands (sim.scheduling.lookahead). ``Running.ends_s`` is its end as things stand. The clock has a call at each
+   instant at which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a
+   boundary at one instant take turns as if each had been decided anew at its last boundary (sim.scheduling.launches).
+   So results do not depend on how many steps a launch has.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
    enters its next stage or is answered, and the policy decides again.
 5. Record. Launches that follow each other on the same GPUs are one attempt. It is recorded when something else
@@ -25,6 +25,7 @@ How a launch lives:
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -37,6 +38,7 @@ from mezzotint.sim.core.request import DISCARDED, FAILED, Request
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor
 from mezzotint.sim.scheduling.launches import Running, Turns
+from mezzotint.sim.scheduling.lookahead import Lookahead
 
 
 class Claims(list[int]):
@@ -84,14 +86,13 @@ class View:
     waiting: Mapping[Progress, None]
     claimed: Sequence[int]
     moves_are_free: bool
-    launches_are_free: bool
     estimates_are_exact: bool
     idle: Callable[[], list[int]]
     degrees: Callable[[Progress], Sequence[int]]
     cost: Callable[..., StageCost]
     remaining_s: Callable[[Progress, int], float]
-    begin_s: Callable[[Progress], float]
     interrupt: Callable[[Progress], None]
+    ask_again: Callable[[], None]
     place: Callable[[Sequence[int], Sequence[str]], None]
     discard: Callable[[Progress, str], None]
     decide_at: Callable[[float], None]
@@ -129,6 +130,8 @@ class StageScheduler(Scheduler):
     """GPU -> requests that it is held for until they are answered."""
     _submitted: int = field(init=False, default=0, repr=False)
     _turns: Turns = field(init=False, repr=False)
+    _lookahead: Lookahead = field(init=False, repr=False)
+    _looks_ahead: bool = field(init=False, repr=False)
     _queue: list[Running] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
     _in_batch_of: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
@@ -138,11 +141,13 @@ class StageScheduler(Scheduler):
     """The request whose launch ended in the present turn."""
     _has_launched: bool = field(init=False, default=False, repr=False)
     """True if the last decision launched something."""
+    _ends_changed: bool = field(init=False, default=False, repr=False)
+    """True if another launch ends at this instant than was known."""
     _dispatch_due: bool = field(init=False, default=False, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
-        self._turns = Turns(run.clock, self._launches)
+        self._turns = Turns(run.clock)
         gpus = run.cluster.gpus - len(run.cluster.servers)
         if any(server.id < gpus for server in run.cluster.servers):
             raise ConfigError("allocation: scheduler=stages takes the first GPUs, and some of them serve ControlNets")
@@ -154,12 +159,16 @@ class StageScheduler(Scheduler):
         self.executor.bind_abort(self._abort)
         self.estimates.bind(run, self.executor.cost)
         self._estimates_are_exact = self.estimates.are_exact
+        self._looks_ahead = self.estimates.are_fixed and not self._launch_s
+        self._lookahead = Lookahead(
+            run.clock, self.group_policy, self._claimed, self._end_at, self._end_next, self._turns.standing
+        )
         # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
         # starts.
         view = View(
-            MappingProxyType(self._waiting), self._claimed, self._moves_are_free, not self._launch_s,
-            self._estimates_are_exact, self.idle, self.degrees, self.cost, self.remaining_s, self.begin_s,
-            self.interrupt, self.place, self.discard, self.decide_at,
+            MappingProxyType(self._waiting), self._claimed, self._moves_are_free, self._estimates_are_exact, self.idle,
+            self.degrees, self.cost, self.remaining_s, self.interrupt, self._lookahead.ask_again, self.place,
+            self.discard, self.decide_at,
         )  # fmt: skip
         self.group_policy.bind(run, view)
 
@@ -219,28 +228,36 @@ class StageScheduler(Scheduler):
     def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:
         return self.executor.max_degree(progress.request, stage, gpus)
 
-    def begin_s(self, progress: Progress) -> float:
-        return self._launch_of(progress).begin_s
-
     def interrupt(self, progress: Progress) -> None:
         launch = self._launches.get(progress) or self._in_batch_of.get(progress)
-        if launch is None:
-            return
-        if launch.cost is None or launch.due is None:
+        if launch is not None:
+            self._end_next(launch)
+
+    def _end_next(self, launch: Running) -> None:
+        """End ``launch`` at its next boundary."""
+        every, now_s = launch.every, self._clock._now
+        if launch.boundary_s == inf:
             # It has not started, or its latent moves: once it starts, it ends at its first boundary
-            # (test_long_launches_run_as_a_decision_at_every_boundary).
-            launch.steps = min(launch.every, launch.steps)
+            # (test_lookahead_runs_as_a_decision_at_every_step).
+            launch.steps = min(every, launch.steps)
             return
-        now_s, every = self._clock._now, launch.every
-        steps = launch.steps_behind(now_s) // every * every
-        # A launch that begins now has no boundary yet (test_no_service_gpu_runs_a_stage_or_two_controlnets_at_once).
         # Of two events of one instant the turns decide which sees the other
         # (test_tie_falls_as_with_a_decision_at_every_boundary).
-        if not steps or launch.end_s(steps) < now_s or self._turns.of(launch) < self._turns.present:
-            steps += every
-        if steps < launch.steps and self._clock.cancel(launch.due):
-            launch.steps = steps
-            launch.due = self._clock.at(launch.end_s(steps), COMPLETION, self._due, launch)
+        is_now = launch.boundary_at(now_s)
+        steps, ends_s = launch.boundary, launch.boundary_s
+        if is_now and self._turns.of(launch) < self._turns.present:
+            steps = min(steps + every, launch.progress.left)
+            ends_s = launch.end_s(steps)
+        if steps < launch.steps:
+            self._end_at(launch, steps, ends_s)
+
+    def _end_at(self, launch: Running, steps: int, ends_s: float) -> None:
+        """End ``launch``, which runs, after ``steps`` of its steps, at ``ends_s``."""
+        if self._clock._now in (launch.ends_s, ends_s):
+            self._ends_changed = True
+        launch.steps, launch.ends_s = steps, ends_s
+        if ends_s not in launch.calls:
+            launch.calls[ends_s] = self._clock.at(ends_s, COMPLETION, self._due, launch)
 
     def discard(self, progress: Progress, reason: str) -> None:
         if progress not in self._waiting:
@@ -305,6 +322,7 @@ class StageScheduler(Scheduler):
         for launch in self.group_policy.decide(now_s):
             self._claim(launch)
             self._has_launched = True
+        self._lookahead.review()
         if self._queue:
             self._dispatch_later(now_s)
 
@@ -317,7 +335,7 @@ class StageScheduler(Scheduler):
 
     def _claim(self, decided: Launch) -> None:
         try:
-            progress, gpus, steps, yields, ahead, every, batch = decided
+            progress, gpus, steps, ahead, every, batch = decided
         except (TypeError, ValueError):
             raise self._error(f"decides on {decided!r}; expected a Launch") from None
         try:
@@ -339,7 +357,7 @@ class StageScheduler(Scheduler):
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._bit[last.gpus]
-        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, yields, batch)
+        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, batch)
         launch.goes_on = progress is self._ending
         if batch != ():
             self._claim_batch(launch)
@@ -374,7 +392,7 @@ class StageScheduler(Scheduler):
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
         self._turns.queue(launch)
         self._queue.append(launch)
-        self._ask_for(launch)
+        self._lookahead.yield_gpus(launch.needed)
 
     def _error(self, what: str) -> SimulationError:
         return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
@@ -409,18 +427,19 @@ class StageScheduler(Scheduler):
             # Starts claim, move and pause: the policy sees them at the instant at which they happen
             # (test_yielding_launch_ends_at_the_boundary_after_another_waits_for_its_gpu).
             decided = list(self.group_policy.decide(now_s))
-            if not decided:
-                break
             for each in decided:
                 self._claim(each)
+            self._lookahead.review()
+            if not decided:
+                break
         self._dispatch_due = False
         for launch in self._queue:
             # What started just now may stand in the way of what did not
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
-            self._ask_for(launch)
+            self._lookahead.yield_gpus(launch.needed)
         for progress in self._at_boundary:
             # Last, when it is known who went on at this instant
-            # (test_settled_launches_run_as_a_decision_at_every_step).
+            # (test_lookahead_runs_as_a_decision_at_every_step).
             if not progress.running:
                 self._pause(progress)
         self._at_boundary.clear()
@@ -495,13 +514,17 @@ class StageScheduler(Scheduler):
             self._tracks[progress].attempt = attempt
         elif not launch.goes_on:
             attempt.counted_s, attempt.counted_done = launch.begin_s, progress.done
-        launch.attempt, launch.steps_from_s = attempt, attempt.counted_s
+        launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             encoded = sum(not each.done for each in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
-        launch.due = self._clock.at(launch.end_s(launch.steps), COMPLETION, self._due, launch)
-        if launch.steps_from_s > self._clock._now and launch.steps > launch.every:
+        # With unequal steps, the order of boundaries at one instant depends on all before.
+        if self._looks_ahead and not (cost.ends or launch.batch) and progress.index + 1 == len(progress.stages):
+            self._lookahead.start(launch)
+        self._end_at(launch, launch.steps, launch.end_s(launch.steps))
+        launch.boundary_s = -inf  # it is found when it is asked for
+        if launch.steps_from_s > self._clock._now and launch in self._turns.standing:
             # Only its turn at its first boundary counts the delay, so all that pass there are stamped
             # (test_lookahead_runs_as_a_decision_at_every_step).
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
@@ -527,13 +550,6 @@ class StageScheduler(Scheduler):
         progress = launch.progress
         return self.executor.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
 
-    def _ask_for(self, launch: Running) -> None:
-        """Interrupt, at their next boundary, the yielding launches on GPUs that ``launch`` waits for."""
-        for each in list(self._launches.values()):
-            # One that has not started yet is asked at the end of _dispatch.
-            if each.yields and each.cost is not None and each.mask & launch.needed:
-                self.interrupt(each.progress)
-
     def _moves(self, launch: Running, group: Worker) -> Sequence[tuple[Progress, float]]:
         """Return the requests of ``launch`` whose latents must move to ``group``, and the seconds of each move."""
         moved = [each for each in launch.requests() if each.group is not None and each.group is not group]
@@ -553,14 +569,15 @@ class StageScheduler(Scheduler):
         launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
         launch.moves = moves
         until_s = launch.begin_s + sum(seconds for _, seconds in moves)
-        launch.due = self._clock.at(until_s, COMPLETION, self._due, launch)
+        self._end_at(launch, launch.steps, until_s)
         return True
 
     def _moved(self, launch: Running, union: Worker) -> None:
         from_s, now_s = launch.begin_s, self._clock._now
         self._busy &= ~self._bit[union.gpus]
         self._run.cluster.vacate(union)
-        launch.moving = launch.due = None
+        launch.moving, launch.ends_s = None, inf
+        launch.calls.clear()
         for progress, move_s in launch.moves:
             # The last one ends with the clock's call; the sum of their seconds may round differently.
             until_s = now_s if progress is launch.moves[-1][0] else from_s + move_s
@@ -579,26 +596,31 @@ class StageScheduler(Scheduler):
         While a policy that decides before the release launches more at each decision, launches that pass a boundary
         take their turns for one, too.
         """
-        now_s, fired, turns, self._has_launched = self._clock._now, launch.due, self._turns, False
+        now_s, turns = self._clock._now, self._turns
+        if launch.ends_s != now_s:
+            return  # it goes on, or ended
+        self._has_launched = False
+        ready: list[Running] = []
+        self._ends_changed = True
         while True:
-            ready = [each for each in self._launches.values() if each.due is not None and each.due[0] == now_s]
-            # Such a policy may launch onto what a passing boundary would free; after a decision that launched nothing,
-            # the next boundary of the instant decides the same.
-            if self._has_launched and self.group_policy.decides_before_release:
-                ready += turns.passing_later()
-            if not ready:
-                break
             # In their turns, not in the order of the clock's calls, which tells when they started: a launch of many
             # steps started long before its last boundary (test_tie_falls_as_with_a_decision_at_every_boundary).
-            first = ready[0] if len(ready) == 1 else min(ready, key=turns.of)
+            if self._ends_changed or self.group_policy.decides_before_release:
+                ready = [launch for launch in self._launches.values() if launch.ends_s == now_s]
+                # Such a policy may launch onto what a passing boundary would free; after a decision that launched
+                # nothing, the next boundary of the instant decides the same.
+                if self._has_launched and self.group_policy.decides_before_release:
+                    ready += turns.passing_later()
+                ready.sort(key=turns.of, reverse=True)
+                self._ends_changed = False
+            if not ready:
+                break
+            first = ready.pop()
             turns.present = turns.of(first)
             # It passes a boundary: the decision there is made without ending it.
-            if first.due is None or first.due[0] > now_s:
+            if first.ends_s > now_s:
                 self._decide(now_s)
                 continue
-            if first.due is not fired:
-                # Its own call is still in the clock, for this instant: it ended in an earlier turn than that call's.
-                self._clock.cancel(first.due)
             if first.moving is not None:
                 self._moved(first, first.moving)
             else:
@@ -611,6 +633,8 @@ class StageScheduler(Scheduler):
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
         progress, group, now_s = launch.progress, launch.group, self._clock._now
         assert group is not None
+        # First: a decision before the release must not have it run on.
+        self._lookahead.forget(launch)
         # Such a rule sees the GPUs of the launch still claimed
         # (test_every_reference_table_is_equal_request_by_request).
         if self.group_policy.decides_before_release:
@@ -659,6 +683,10 @@ class StageScheduler(Scheduler):
 
     def _release(self, launch: Running, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
+        launch.ends_s = inf
+        for ends_s, call in launch.calls.items():
+            if ends_s > self._clock._now:
+                self._clock.cancel(call)
         self._busy &= ~self._bit[on.gpus]
         self._run.cluster.vacate(on)
         for gpu in launch.gpus:
@@ -754,7 +782,7 @@ class StageScheduler(Scheduler):
         lost: list[Request] = []
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
-            if launch.due is not None and on is not None:
+            if launch.ends_s < inf and on is not None:
                 if worker.id in on.gpus:
                     self._lose(launch, on, now_s)
                     lost += [progress.request for progress in launch.requests()]
@@ -778,8 +806,7 @@ class StageScheduler(Scheduler):
     def _lose(self, launch: Running, on: Worker, now_s: float) -> None:
         """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its requests are lost."""
         from_s = launch.begin_s
-        assert launch.due is not None
-        self._clock.cancel(launch.due)
+        self._lookahead.forget(launch)
         self._release(launch, on)
         for progress in launch.requests():
             track = self._tracks[progress]

@@ -4,12 +4,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import Literal
 
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols import NEVER, NOBODY, GroupPolicy, Launch, Rank, Run, StageView, Stand
 from mezzotint.sim.protocols.execution import TOLERANCE
 
 Urgency = tuple[float, float, int]
@@ -41,10 +41,6 @@ class EarliestDeadline(GroupPolicy):
     left then widen the most urgent request that gains, one degree at a time. With ``fit=greedy`` each takes the fastest
     degree that fits. A running launch is left alone.
 
-    Where the decision at the coming boundaries cannot differ from the present one, a launch runs all steps that are
-    left, and is interrupted when a request is left waiting or GPUs become idle. The results are those of a decision at
-    every ``steps``.
-
     Args:
         degrees: parallel degrees; empty takes all that the profile has.
         steps: steps of a launch, after which a request may get other GPUs.
@@ -61,8 +57,6 @@ class EarliestDeadline(GroupPolicy):
     """The requests at a boundary, by urgency."""
     _new: list[Progress] = field(init=False, default_factory=list, repr=False)
     """The requests that came to a boundary since the last decision."""
-    _running: dict[Progress, tuple[int, bool]] = field(init=False, default_factory=dict, repr=False)
-    """Launches of several steps, with their degree, and whether no request was left waiting when they began."""
     _idle: int = field(init=False, default=0, repr=False)
     """GPUs left idle by the last decision."""
 
@@ -74,7 +68,6 @@ class EarliestDeadline(GroupPolicy):
         self._new.append(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
-        self._running.pop(progress, None)
         if progress.left:
             self.arrived(progress, now_s)
 
@@ -97,22 +90,16 @@ class EarliestDeadline(GroupPolicy):
             left = self._widen(chosen, left)
         for progress in chosen:
             del self._waiting[bisect_left(self._waiting, (urgency(progress),))]
-        # Before the launches are made, while ``_running`` holds those of earlier decisions alone.
-        self._interrupt([each for each in self._new if each not in chosen], left)
+        self._idle = left
         self._new.clear()
         launches = []
         for progress, degree in chosen.items():
-            steps = self._steps(progress, degree, now_s)
-            if steps > self.steps and self._view.cost(progress, degree).ends:
-                steps = self.steps  # of unequal steps, the order of boundaries at one instant depends on all before
-            if steps > self.steps:
-                self._running[progress] = degree, not self._waiting
             stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
             gpus = take(progress, degree, idle, stays)
-            launches.append(Launch(progress, gpus, steps, yields=steps > self.steps, every=self.steps))
+            launches.append(Launch(progress, gpus, min(self.steps, progress.left), every=self.steps))
         return launches
 
-    def _allowed(self, progress: Progress, max_degree: int) -> Sequence[int]:
+    def _allowed(self, progress: Progress, max_degree: float) -> Sequence[int]:
         degrees = self._view.degrees(progress)
         if self.degrees:
             degrees = [each for each in degrees if each in self.degrees]
@@ -147,21 +134,25 @@ class EarliestDeadline(GroupPolicy):
         wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
         return wider if wider and view.remaining_s(progress, wider) < view.remaining_s(progress, degree) else 0
 
-    def _steps(self, progress: Progress, degree: int, now_s: float) -> int:
-        """Return the steps until the decision for ``progress`` may be another one, if nothing else happens."""
-        steps = min(self.steps, progress.left)
-        if not self._view.launches_are_free or progress.index + 1 < len(progress.stages):
-            return steps
-        if not self._waiting:
-            settled = self.fit == "greedy" or self._is_faster_when_wider(progress, degree)
-            return progress.left if settled else steps
-        # At its next boundary a more urgent request takes its GPUs.
-        if self._waiting[0][0] < urgency(progress):
-            return steps
-        if self.fit == "greedy" or degree == 1:
-            return progress.left
-        # With idle GPUs the next decision may widen it again, so it has to come at the next boundary.
-        return steps if self._idle else self._steps_until_narrower(progress, degree, now_s)
+    def first_waiting(self) -> Rank:
+        return self._waiting[0][0] if self._waiting else NOBODY
+
+    def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
+        degree, own, steps = len(gpus), urgency(progress), progress.left
+        rank: Rank = own
+        if self.fit == "best" and degree > 1:
+            if not self._waiting:
+                # It is as wide as idle GPUs allow. Whoever waits may be what keeps them from being idle.
+                rank = NOBODY
+                if not self._is_faster_when_wider(progress, degree):
+                    return NEVER
+            elif self._idle:
+                return NEVER  # the next decision may widen it again
+            else:
+                steps = self._steps_until_narrower(progress, degree, begin_s)
+        wider = next((each for each in self._allowed(progress, inf) if each > degree), 0)
+        gains = wider and self._view.remaining_s(progress, wider) < self._view.remaining_s(progress, degree)
+        return Stand(steps, rank, wider - degree - 1 if gains else inf)
 
     def _steps_until_narrower(self, progress: Progress, degree: int, now_s: float) -> int:
         """Return the steps on ``degree`` GPUs until fewer of them keep the deadline, or all that are left."""
@@ -175,7 +166,7 @@ class EarliestDeadline(GroupPolicy):
             if gained_s > 0.0:
                 # Each step on the wider group gains time, until the narrower one keeps the deadline, too: at that
                 # boundary the rule chooses it. Rounded to a boundary, up.
-                rounds = ceil((late_s / gained_s - TOLERANCE) / self.steps)
+                rounds = ceil((max(0.0, late_s) / gained_s - TOLERANCE) / self.steps)
                 steps = min(steps, max(1, rounds) * self.steps)
         return steps
 
@@ -183,18 +174,3 @@ class EarliestDeadline(GroupPolicy):
         """True if each degree up to ``degree`` is faster than the one below, so that idle GPUs lead to the same one."""
         step_s = [self._view.cost(progress, each).step_s for each in self._allowed(progress, degree)]
         return all(wider < narrower for narrower, wider in pairwise(step_s))
-
-    def _interrupt(self, left_waiting: list[Progress], idle: int) -> None:
-        """Interrupt the launches of several steps whose next decision may be another one than when they began."""
-        first = min(map(urgency, left_waiting), default=None)
-        for progress, (degree, is_alone) in list(self._running.items()):
-            if first is not None:
-                # It is more urgent than all that wait: they cannot take its GPUs
-                # (test_tie_falls_as_with_a_decision_at_every_boundary).
-                if urgency(progress) < first and (self.fit == "greedy" or degree == 1 or not is_alone):
-                    continue
-            elif idle <= self._idle or not self._wider(progress, degree, idle):
-                continue
-            del self._running[progress]
-            self._view.interrupt(progress)
-        self._idle = idle

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heappop, heappush
-from math import ceil, inf
+from math import inf
 from typing import Literal, NamedTuple
 
 from mezzotint.settings.ranges import Count, Number, Seconds, Share
+from mezzotint.sim.core.clock import Clock
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
-from mezzotint.sim.protocols.execution import TOLERANCE
+from mezzotint.sim.protocols import NEVER, GroupPolicy, Launch, Run, StageView, Stand
 from mezzotint.sim.scheduling.group_policies.fixed_groups import align_groups, size_of
 
 
@@ -37,22 +37,6 @@ class Alike(NamedTuple):
     order: float
     is_preemptible: bool
     costs: tuple[tuple[int, tuple[float, float]], ...]
-
-
-class Settled(NamedTuple):
-    """A launch of all steps that are left of a request.
-
-    Attributes:
-        group: its GPUs.
-        lateness: the factor by which being late divides its worth, the same at all its boundaries.
-        from_s: instant of its decision, at which it must begin.
-        last_s: instant at which its last step begins.
-    """
-
-    group: Group
-    lateness: float
-    from_s: float
-    last_s: float
 
 
 class Others(NamedTuple):
@@ -95,10 +79,9 @@ class PreemptClass(GroupPolicy):
     request saves time is worth more, one on which it misses its deadline less; both count in standalone latencies. A
     request that changes its group claims both groups until the next boundary.
 
-    The rule decides at every step. Where nothing but time can pass between two decisions, a launch runs all steps that
-    are left. While a request runs, its worth on its group never falls, and that of those that wait never rises. It is
-    interrupted once others may be worth more on its GPUs, a faster group falls idle, or one aside is due. The results
-    are those of a decision at every step.
+    The rule decides at every step. A decision stands until others may be worth more on the GPUs, a faster group falls
+    idle, or one aside is due: while a request runs, its worth on its group never falls, and that of those that wait
+    never rises.
 
     With ``give_way=pause`` requests can be lost: once urgent requests were late, only more of them lower the debt, and
     without further events nothing decides again. Such requests end as failed.
@@ -132,6 +115,7 @@ class PreemptClass(GroupPolicy):
     decides_before_release: bool = field(init=False, default=True)
     acts_on_answers: bool = field(init=False, default=True)
     _view: StageView = field(init=False, repr=False)
+    _clock: Clock = field(init=False, repr=False)
     _eligible: Callable[[Group | None, int, bool], tuple[Group, ...]] = field(init=False, repr=False)
     _groups: dict[int, list[Group]] = field(init=False, repr=False)
     _of_gpus: dict[tuple[int, ...], Group] = field(init=False, default_factory=dict, repr=False)
@@ -156,10 +140,10 @@ class PreemptClass(GroupPolicy):
         init=False, default_factory=dict, repr=False
     )
     _held: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
-    _settled: dict[Progress, Settled] = field(init=False, default_factory=dict, repr=False)
-    """The launches of several steps."""
-    _unstarted: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
-    """Those not known to have begun at their decision."""
+    _lateness: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
+    """Of each request that runs, the factor by which being late divides its worth, at all boundaries of its launch."""
+    _others: Others | None = field(init=False, default=None, repr=False)
+    """What waits since the last event; None where it is not known yet."""
     _came: list[Progress] = field(init=False, default_factory=list, repr=False)
     """The requests that came to a boundary since the last decision."""
     _state: tuple[int, bool, float] = field(init=False, default=(0, False, inf), repr=False)
@@ -167,9 +151,9 @@ class PreemptClass(GroupPolicy):
     _is_predictable: bool = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view = view
+        self._view, self._clock = view, run.clock
         self._eligible = lru_cache(MAX_SEARCHES)(self._find)
-        self._is_predictable = view.launches_are_free and view.estimates_are_exact and self.starved_s > 0.0
+        self._is_predictable = view.estimates_are_exact and self.starved_s > 0.0
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
         gpus = len(view.claimed)
         self._groups = {
@@ -199,10 +183,12 @@ class PreemptClass(GroupPolicy):
         )
         insort(self._new.setdefault(alike, []), (order, progress))
         self._came.append(progress)
+        self._others = None
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         self._held.pop(progress, None)
-        self._settled.pop(progress, None)
+        self._lateness.pop(progress, None)
+        self._others = None
         if progress.left:
             self._stopped.setdefault(self._last(progress).mask, {})[progress] = None
             self._came.append(progress)
@@ -226,6 +212,7 @@ class PreemptClass(GroupPolicy):
         last = next(mask for mask, stopped in self._stopped.items() if progress in stopped)
         self._leave(last, progress)
         self._came.append(progress)
+        self._others = None
         insort(self._new.setdefault(self._alike[progress], []), (self._order[progress], progress))
 
     def ended(self, progress: Progress, now_s: float) -> None:
@@ -235,10 +222,7 @@ class PreemptClass(GroupPolicy):
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
-        # First: which boundaries are to come must be right before anything is compared with them
-        # (test_settled_launches_run_as_a_decision_at_every_step).
-        if self._unstarted:
-            self._interrupt_delayed(now_s)
+        self._others = None
         idle, is_pressed = self._idle(), self._urgent > 0 or self._debt > 0.0
         if not (idle or self._came or (is_pressed and self._not_aside)) and is_pressed == self._state[1]:
             return []
@@ -250,7 +234,8 @@ class PreemptClass(GroupPolicy):
             for _, candidate in chosen:
                 idle &= ~candidate.claims
             launches += [self._launch(progress, candidate) for progress, candidate in chosen]
-        return self._settle(launches, idle, is_pressed, now_s)
+        self._look(launches, idle, is_pressed)
+        return launches
 
     def _chosen(self, idle: int, is_pressed: bool, now_s: float) -> tuple[tuple[Progress, Candidate], ...]:
         """Return the requests that run next, each with its candidate, by priority and deadline."""
@@ -348,70 +333,40 @@ class PreemptClass(GroupPolicy):
             heappop(aside)
         return aside[0][0] if aside else inf
 
-    def _settle(self, launches: list[Launch], idle: int, is_pressed: bool, now_s: float) -> list[Launch]:
-        """Return ``launches``, those of all steps left that will not change; interrupt earlier ones that now may."""
+    def _look(self, launches: Sequence[Launch], idle: int, is_pressed: bool) -> None:
+        """Have the decisions on earlier launches asked for anew if they may be others after this one."""
         came, self._came = self._came, []
         due_s = self._aside_s() + min(self.starved_s, self.max_aside_s)
         before, self._state = self._state, (idle, is_pressed, due_s)
-        if not self._is_predictable:
-            return launches
-        others: Others | None = None
-        launched = {each.progress for each in launches}
-        # GPUs that became idle, another pressure, or a request left waiting: else earlier launches stay as they are.
-        is_changed = idle & ~before[0] or before[1:] != self._state[1:] or not launched.issuperset(came)
-        if is_changed and self._settled:
-            others = self._others(is_pressed, now_s)
-            for progress, settled in list(self._settled.items()):
-                if not self._stays(progress, settled, others):
-                    del self._settled[progress]
-                    self._view.interrupt(progress)
-        for at, (progress, gpus, *_) in enumerate(launches):
-            last, steps = progress.group, progress.left
-            # It claims its old GPUs too until the next boundary, at which the policy decides again
-            # (test_settled_launches_run_as_a_decision_at_every_step).
-            if last is not None and last.gpus != gpus:
-                continue
-            if steps == 1 or progress.index + 1 < len(progress.stages):
-                continue
-            cost, stage_steps = self._view.cost(progress, len(gpus)), progress.stage.steps
+        # GPUs that became idle, another pressure, or a request left waiting: else they stay as they are.
+        if idle & ~before[0] or before[1:] != self._state[1:] or not {each.progress for each in launches} >= set(came):
+            self._view.ask_again()
+
+    def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
+        # A request that changed its group claims the old one too, until the next boundary.
+        if not self._is_predictable or progress in self._held:
+            return NEVER
+        if progress not in self._lateness:
             seconds, _ = self._costs(progress)[len(gpus)]
-            late_s = max(0.0, now_s + seconds - progress.request.deadline_s)
-            if due_s < inf and cost.step_s:
-                until_due_s = due_s - now_s - cost.seconds(progress.done, 0, stage_steps)
-                # Up to the boundary at which one that is aside is due, and takes a GPU.
-                steps = min(steps, max(1, ceil(until_due_s / cost.step_s - TOLERANCE)))
-            lateness = 1.0 + late_s / self._standalone_s[progress]
-            last_s = now_s + cost.seconds(progress.done, steps - 1, stage_steps)
-            settled = Settled(self._group(gpus), lateness, now_s, last_s)
-            others = others or self._others(is_pressed, now_s)
-            if steps > 1 and self._stays(progress, settled, others):
-                self._settled[progress] = settled
-                self._unstarted[progress] = None
-                launches[at] = Launch(progress, gpus, steps, yields=True)
-        return launches
+            late_s = max(0.0, begin_s + seconds - progress.request.deadline_s)
+            self._lateness[progress] = 1.0 + late_s / self._standalone_s[progress]
+        if not self._stays(progress, self._group(gpus)):
+            return NEVER
+        # Up to the boundary at which one that is aside is due, and takes a GPU; sums of seconds round.
+        return Stand(progress.left, until_s=self._state[2] - ROUNDING)
 
-    def _interrupt_delayed(self, now_s: float) -> None:
-        """Interrupt settled launches that loads or a move delay: their boundaries are not those expected."""
-        for progress in list(self._unstarted):
-            settled = self._settled.get(progress)
-            if settled is not None:
-                begin_s = self._view.begin_s(progress) if progress.running else now_s
-                if begin_s > settled.from_s:
-                    del self._settled[progress]
-                    self._view.interrupt(progress)
-                elif not progress.running:
-                    continue
-            del self._unstarted[progress]
-
-    def _others(self, is_pressed: bool, now_s: float) -> Others:
+    def _waiting(self) -> Others:
         """Return what the requests that wait are worth now; later they are not worth more."""
-        are_out = is_pressed and self.give_way == "pause"
-        new: dict[int, float] = {}
-        for alike, requests in self._new.items():
-            if not (are_out and alike.is_preemptible):
-                for degree, worth in self._worth(requests[-1][1], now_s):
-                    new[degree] = max(new.get(degree, 0.0), worth)
-        return Others(now_s, new, {})
+        if self._others is None:
+            now_s, is_pressed = self._clock.now, self._state[1]
+            are_out = is_pressed and self.give_way == "pause"
+            new: dict[int, float] = {}
+            for alike, requests in self._new.items():
+                if not (are_out and alike.is_preemptible):
+                    for degree, worth in self._worth(requests[-1][1], now_s):
+                        new[degree] = max(new.get(degree, 0.0), worth)
+            self._others = Others(now_s, new, {})
+        return self._others
 
     def _worth(self, progress: Progress, now_s: float) -> list[tuple[int, float]]:
         """Return the worth of ``progress`` on a group of each degree, with no move."""
@@ -457,20 +412,23 @@ class PreemptClass(GroupPolicy):
             default=0.0,
         )
 
-    def _stays(self, progress: Progress, settled: Settled, others: Others) -> bool:
-        """Return True if ``progress`` would stay on its group at each of its boundaries if nothing else happens."""
-        idle, is_pressed, due_s = self._state
-        group, costs = settled.group, self._costs(progress)
+    def _stays(self, progress: Progress, group: Group) -> bool:
+        """Return True if ``progress`` would stay on ``group`` at each of its boundaries if nothing else happens."""
+        idle, is_pressed, _ = self._state
+        costs = self._costs(progress)
         gives_way = is_pressed and progress in self._preemptible
-        if settled.last_s >= due_s or (gives_way and self.give_way == "pause"):
+        if gives_way and self.give_way == "pause":
             return False
         seconds = costs[group.degree][0]
         for each in self._eligible(group, idle | group.mask, gives_way):
-            if each.degree in costs and costs[each.degree][0] < seconds:
+            other_s = costs[each.degree][0] if each.degree in costs else inf
+            # Between groups that are as fast, what others are offered decides.
+            if other_s < seconds or (other_s == seconds and each is not group and (self._new or self._stopped)):
                 return False
         saved = 1.0 - self._view.remaining_s(progress, group.degree) / self._standalone_s[progress]
         # By more than rounding: of what is worth as much, the tie decides, and that needs a decision.
-        return (1.0 + max(0.0, saved)) / settled.lateness > self._most(others, idle | group.mask) + ROUNDING
+        worth = (1.0 + max(0.0, saved)) / self._lateness[progress]
+        return worth > self._most(self._waiting(), idle | group.mask) + ROUNDING
 
     def _find(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
         """Return the last group, and of each degree the group with the most GPUs in common with it, if all are idle."""

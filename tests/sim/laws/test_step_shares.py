@@ -13,7 +13,7 @@ from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols import NEVER, CostOf, GroupPolicy, Launch, Run, StageView, Stand
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.stages import StageScheduler
@@ -161,8 +161,8 @@ def test_round_holds_the_steps_that_end_in_it(tmp_path: Path) -> None:
 class StepByStep(EarliestDeadline):
     """Decides at every boundary."""
 
-    def _steps(self, progress: Progress, degree: int, now_s: float) -> int:
-        return min(self.steps, progress.left)
+    def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
+        return NEVER
 
 
 class Unsure(Scaled):

@@ -16,7 +16,7 @@ from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.stages import Stages
 from mezzotint.sim.frontend.direct import Direct
-from mezzotint.sim.protocols import CostOf, GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols import NEVER, CostOf, GroupPolicy, Launch, Run, StageView, Stand
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
@@ -46,8 +46,8 @@ class ByDegree(FixedTimes):
 class StepByStep(EarliestDeadline):
     """Decides at every boundary."""
 
-    def _steps(self, progress: Progress, degree: int, now_s: float) -> int:
-        return min(self.steps, progress.left)
+    def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
+        return NEVER
 
 
 class Unsure(Scaled):
@@ -292,16 +292,6 @@ def test_request_that_runs_cannot_be_discarded() -> None:
 
     with pytest.raises(SimulationError, match=r"Scripted.* discards .*, which does not wait"):
         run_stages([0.0], {1: [1.0]}, Scripted(at_0=late), 1)
-
-
-def test_yielding_launch_ends_at_the_boundary_after_another_waits_for_its_gpu() -> None:
-    """The second arrives in the first's third step of 2 s, and starts at its end."""
-
-    def start(view: StageView) -> list[Launch]:
-        return [Launch(each, (0,), each.left, yields=True) for each in view.waiting]
-
-    run = run_stages([0.0, 5.0], {1: [2.0, 1.0]}, Scripted(at_0=start, at_1=start, at_2=start), 1)
-    assert attempts(run)[:2] == [(0.0, 6.0, 0, (0,), 3), (6.0, 12.0, 1, (0,), 6)]
 
 
 def test_degree_without_a_cost_is_refused() -> None:

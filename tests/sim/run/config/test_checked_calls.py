@@ -130,7 +130,7 @@ def test_every_method_of_a_protocol_that_returns_something_has_a_law(kind: Any) 
 def test_launch_is_validated_whole() -> None:
     law = law_of(Launch)
     assert law is not None
-    for wrong in ({"steps": 0}, {"every": 0}, {"gpus": [0]}, {"yields": 1}, {"ahead": None}, {"batch": [1]}):
+    for wrong in ({"steps": 0}, {"every": 0}, {"gpus": [0]}, {"ahead": None}, {"batch": [1]}):
         with pytest.raises(Broken):
             law(Launch(None, (0,), 1)._replace(**wrong))  # type: ignore[arg-type]
 
