@@ -1,7 +1,7 @@
 """Add-ons of stages: ControlNets on the group's own GPUs or on service GPUs, and LoRAs in the denoiser's weights."""
 
 from dataclasses import dataclass, field
-from math import isnan
+from math import inf, isnan
 
 from mezzotint.backends.base import AddonBackend, Asset, Cost, Work
 from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
@@ -21,15 +21,15 @@ CONTROLNET = "controlnet"
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """The service GPUs that a launch holds.
+    """The service GPUs that launches that follow each other hold.
 
     Attributes:
         assigned: each ControlNet with its service GPUs.
-        from_s: instant at which the group began to prepare.
+        from_s: instant at which the group first began to prepare; infinity before.
     """
 
     assigned: list[tuple[Asset, list[Worker]]]
-    from_s: float = 0.0
+    from_s: float = inf
 
     @property
     def gpus(self) -> list[Worker]:
@@ -127,11 +127,13 @@ class StageAddons:
     def reserve(self, progress: Progress, group: Worker) -> bool:
         """Take the service GPUs of the next launch of ``progress`` on ``group``; return False if too few are idle.
 
+        A launch that follows another one on ``group`` keeps its service GPUs.
+
         Raises ConfigError if there will never be enough.
         """
         request, degree, now_s = progress.request, len(group.gpus), self.run.clock._now
         needed = self._count(request, progress.stage) * degree
-        if not needed:
+        if not needed or progress in self._held:
             return True
         servers = self.run.cluster.servers
         if needed > len(servers):
@@ -160,7 +162,7 @@ class StageAddons:
         loads: list[tuple[str, Cost]] = []
         service = self._held.get(progress)
         if service is not None:
-            service.from_s = now_s
+            service.from_s = min(service.from_s, now_s)
             costs = [load_controlnet(run, gpu, net, request) for net, gpus in service.assigned for gpu in gpus]
             seconds = [cost.seconds for cost in costs if cost is not None]
             if seconds:
@@ -174,7 +176,7 @@ class StageAddons:
         return loads
 
     def launch_ended(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> None:
-        """Record the service GPUs of a launch of ``progress`` that ended, and free them.
+        """Record the service GPUs of launches of ``progress`` that ended, and free them.
 
         Args:
             watts: of each service GPU, as of each GPU of ``group``; NaN where it is not known.

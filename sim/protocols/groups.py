@@ -263,13 +263,15 @@ class StageExecutor(Protocol):
     def reserve(self, progress: Progress, group: Worker) -> bool:
         """Take what the next launch of ``progress`` needs besides the GPUs of ``group``, which are idle.
 
+        A launch that follows another one on ``group`` at once keeps what that one had.
+
         Returns:
             False if it is not to be had now. The launch then waits, and asks again after the next event.
         """
         return True
 
     def launch_ended(self, progress: Progress, group: Worker, stage: Stage, is_last: bool, now_s: float) -> None:
-        """Free what was reserved for the launch of ``stage`` on ``group``, which ended now.
+        """Free what was reserved for launches of ``stage`` on ``group``, of which the last ended now.
 
         ``is_last`` is True if no step of the stage is left.
         """

@@ -264,6 +264,7 @@ class StageScheduler(Scheduler):
             raise self._error(f"discards {progress!r}, which does not wait at a boundary")
         del self._waiting[progress]
         self._close(progress)
+        self._free_reserved(progress)
         del self._tracks[progress]
         self._run.end(progress.request, DISCARDED, reason)
 
@@ -456,12 +457,14 @@ class StageScheduler(Scheduler):
             return self._move(launch, group, moves, now_s)
         # Before it takes its GPUs: a launch that waits for service GPUs holds no others
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
+        if last is not group:
+            self._free_reserved(progress)
         if not self.executor.reserve(progress, group):
             return False
         self._busy |= launch.mask
         self._run.cluster.occupy(group, 1 + len(launch.batch))
         track = self._tracks[progress]
-        attempt = track.attempt
+        before = attempt = track.attempt
         has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
         # Loads and fetches are recorded when they begin, and the usage log takes the times of a GPU in order: what ran
         # there is recorded before (test_fetch_of_a_request_that_joins_delays_the_batch).
@@ -497,30 +500,33 @@ class StageScheduler(Scheduler):
         if attempt is not None and launch.begin_s > now_s:
             self._close(progress)
             attempt = None
-        self._schedule_end(launch, group, attempt)
+        self._schedule_end(launch, group, attempt, before)
         return True
 
-    def _schedule_end(self, launch: Running, group: Worker, attempt: Attempt | None) -> None:
-        """Run ``launch`` to its end, as a part of ``attempt`` or as a new one."""
+    def _schedule_end(self, launch: Running, group: Worker, attempt: Attempt | None, before: Attempt | None) -> None:
+        """Run ``launch`` to its end, as a part of ``attempt``, or as a new one after ``before``."""
         progress = launch.progress
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch)
+        counted: tuple[float, int] = launch.begin_s, progress.done
+        follows = launch.goes_on and before is not None and (before.group, before.index) == (group, progress.index)
+        # With add-ons each launch is an attempt of its own; without a load, they follow each other all the same.
+        if before is not None and follows and launch.begin_s == self._clock._now:
+            counted = before.counted_s, before.counted_done
         if attempt is None:
             believed, begin_s, batch = self._believed(launch), launch.begin_s, 1 + len(launch.batch)
-            attempt = Attempt(
-                group, progress.index, progress.done, begin_s, begin_s, begin_s, progress.done, believed, batch=batch
-            )
+            attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, *counted, believed, batch=batch)
             self._tracks[progress].attempt = attempt
-        elif not launch.goes_on:
-            attempt.counted_s, attempt.counted_done = launch.begin_s, progress.done
+        attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             encoded = sum(not each.done for each in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
         # With unequal steps, the order of boundaries at one instant depends on all before.
-        if self._looks_ahead and not (cost.ends or launch.batch) and progress.index + 1 == len(progress.stages):
+        is_last_stage = progress.index + 1 == len(progress.stages)
+        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch):
             self._lookahead.start(launch)
         self._end_at(launch, launch.steps, launch.end_s(launch.steps))
         launch.boundary_s = -inf  # it is found when it is asked for
@@ -663,7 +669,8 @@ class StageScheduler(Scheduler):
         stage = progress.stage
         # Before ``advance``, which enters the next stage: add-ons are freed with the stage that used them
         # (test_controlnets_that_do_not_stay_are_loaded_by_every_request).
-        self.executor.launch_ended(progress, group, stage, steps == progress.left, now_s)
+        if steps == progress.left:
+            self.executor.launch_ended(progress, group, stage, True, now_s)
         is_last = advance(progress, steps)
         if progress.stage is not stage:
             self._tracks[progress].forget_stage()
@@ -734,6 +741,14 @@ class StageScheduler(Scheduler):
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
         write(progress, "pauses", progress.pauses + 1)
         self._close(progress)
+        self._free_reserved(progress)
+
+    def _free_reserved(self, progress: Progress) -> None:
+        """Free what its last launch reserved, which no other one follows."""
+        if progress.request.addons is not None and progress.group is not None:
+            self.executor.launch_ended(progress, progress.group, progress.stage, False, self._clock._now)
+            if self._queue:
+                self._dispatch_later(self._clock._now)
 
     def _close_on(self, launch: Running) -> None:
         """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
@@ -827,6 +842,7 @@ class StageScheduler(Scheduler):
         if at is None or worker.id not in at.gpus:
             return False
         self._close(progress)
+        self._free_reserved(progress)
         restart(progress, now_s)
         self._tracks[progress].forget_stage()
         self.executor.restarted(progress)

@@ -26,6 +26,7 @@ from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
 from mezzotint.sim.scheduling.groups import WorkerGroups
+from mezzotint.sim.scheduling.lookahead import Lookahead
 from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
 from tests.sim.scheduling.test_stages import StepByStep
@@ -191,6 +192,25 @@ def test_no_service_gpu_runs_a_stage_or_two_controlnets_at_once(
         assert (held_s[row] > 0.0) == bool(addons.controlnets)
     busy_s = run.record.usage_log.inside(0.0, 1e6, run.cluster.gpu_counts()).busy_s
     assert busy_s == pytest.approx(sum(column(run, "gpu_s")) + loaded_s(run))
+
+
+@pytest.mark.parametrize("servers", [0, 1, 2])
+@pytest.mark.parametrize("fit", ["best", "greedy"])
+def test_lookahead_with_add_ons_runs_as_a_decision_at_every_step(
+    fit: Any, servers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inline without service GPUs. With them, those of a launch are free at each boundary for others that wait."""
+    rng = np.random.default_rng(servers)
+    times = np.cumsum(rng.integers(0, 6, 30) / 8.0)
+    nets = [Addons(("canny", "depth")[: int(some)], ("ink",) * int(some == 1)) for some in rng.integers(0, 3, 30)]
+    if servers == 1:
+        nets = [Addons(each.controlnets[:1], each.loras) for each in nets]
+    found = []
+    for start in (Lookahead.start, lambda self, launch: None):
+        monkeypatch.setattr(Lookahead, "start", start)
+        run = run_stages(times, nets, 4, servers, EarliestDeadline(fit))
+        found.append([column(run, name) for name in ("start_s", "finish_s", "worker", "load_s")])
+    assert found[0] == found[1]
 
 
 def loaded_s(run: Engine) -> float:
