@@ -28,7 +28,8 @@ class StageCost(NamedTuple):
 
     def seconds(self, done: int, count: int, steps: int) -> float:
         """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
-        seconds = self.steps_s(done, count, steps)
+        # As ``steps_s``, without its call.
+        seconds = self.step_s * (self._mean_steps(done, count, steps) if self.ends else count)
         if not done:
             seconds += self.first_s
         if done + count == steps:

@@ -209,12 +209,12 @@ class Turns:
 
     Attributes:
         standing: the launches that run on over boundaries while their decision stands (sim.scheduling.lookahead).
-        present: the turn that is being taken; LAST between two instants.
     """
 
     clock: Clock
     standing: dict[Running, None] = field(default_factory=dict)
-    present: Turn = LAST
+    _taking: Running | None = field(init=False, default=None, repr=False)
+    """The launch whose turn it is."""
     _stamps: int = field(init=False, default=0, repr=False)
     _at_s: float = field(init=False, default=-inf, repr=False)
     """The instant of what follows."""
@@ -225,7 +225,8 @@ class Turns:
 
     def queue(self, launch: Running) -> None:
         """Stamp ``launch``, which is queued now."""
-        self.pass_boundaries()
+        if self.standing:
+            self.pass_boundaries()
         self._turns.pop(launch, None)  # that of its move
         launch.queued_s = launch.dispatched_s = self.clock._now
         self._stamp(launch)
@@ -240,7 +241,8 @@ class Turns:
         unstamped = self._unstamped
         if unstamped is None:
             unstamped = self._unstamped = sorted(self._at_boundary(), key=self.of, reverse=True)
-        while unstamped and self._turns[unstamped[-1]] < self.present:
+        present = self.present if unstamped else LAST
+        while unstamped and self._turns[unstamped[-1]] < present:
             self._stamp(unstamped.pop())
 
     def _begin_instant(self) -> None:
@@ -248,9 +250,20 @@ class Turns:
             self._at_s, self._unstamped = self.clock._now, None
             self._turns.clear()
 
+    @property
+    def present(self) -> Turn:
+        """The turn that is being taken; LAST between two instants."""
+        return LAST if self._taking is None else self.of(self._taking)
+
+    def take(self, launch: Running) -> None:
+        """Begin the turn of ``launch``."""
+        self._taking = launch
+        if launch in self.standing:  # its turn is that of the boundary, and after its end it stands no longer
+            self.of(launch)
+
     def end(self) -> None:
         """End the turns of this instant: what happens in it later comes after all boundaries."""
-        self.present = LAST
+        self._taking = None
         if self._at_s == self.clock._now and self._unstamped:
             self.pass_boundaries()
 

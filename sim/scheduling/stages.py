@@ -159,7 +159,8 @@ class StageScheduler(Scheduler):
         self.executor.bind_abort(self._abort)
         self.estimates.bind(run, self.executor.cost)
         self._estimates_are_exact = self.estimates.are_exact
-        self._looks_ahead = self.estimates.are_fixed and not self._launch_s
+        policy_looks = type(self.group_policy).stands is not GroupPolicy.stands
+        self._looks_ahead = policy_looks and self.estimates.are_fixed and not self._launch_s
         self._lookahead = Lookahead(
             run.clock, self.group_policy, self._claimed, self._end_at, self._end_next, self._turns.standing
         )
@@ -253,7 +254,8 @@ class StageScheduler(Scheduler):
 
     def _end_at(self, launch: Running, steps: int, ends_s: float) -> None:
         """End ``launch``, which runs, after ``steps`` of its steps, at ``ends_s``."""
-        if self._clock._now in (launch.ends_s, ends_s):
+        now_s = self._clock._now
+        if ends_s == now_s or launch.ends_s == now_s:
             self._ends_changed = True
         launch.steps, launch.ends_s = steps, ends_s
         if ends_s not in launch.calls:
@@ -515,7 +517,8 @@ class StageScheduler(Scheduler):
         if before is not None and follows and launch.begin_s == self._clock._now:
             counted = before.counted_s, before.counted_done
         if attempt is None:
-            believed, begin_s, batch = self._believed(launch), launch.begin_s, 1 + len(launch.batch)
+            believed = cost if self._estimates_are_exact else self._believed(launch)
+            begin_s, batch = launch.begin_s, 1 + len(launch.batch)
             attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, *counted, believed, batch=batch)
             self._tracks[progress].attempt = attempt
         attempt.counted_s, attempt.counted_done = counted
@@ -617,12 +620,13 @@ class StageScheduler(Scheduler):
                 # nothing, the next boundary of the instant decides the same.
                 if self._has_launched and self.group_policy.decides_before_release:
                     ready += turns.passing_later()
-                ready.sort(key=turns.of, reverse=True)
+                if len(ready) > 1:
+                    ready.sort(key=turns.of, reverse=True)
                 self._ends_changed = False
             if not ready:
                 break
             first = ready.pop()
-            turns.present = turns.of(first)
+            turns.take(first)
             # It passes a boundary: the decision there is made without ending it.
             if first.ends_s > now_s:
                 self._decide(now_s)
