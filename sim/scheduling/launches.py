@@ -195,7 +195,7 @@ class Turns:
     4. Queued launches start in the order of their stamps. One that waited keeps its stamp, so it goes before all that
        pass now.
 
-    An instant at which A ends, B passes a boundary and C ends; their last steps began at 1, 2 and 3 s::
+    An instant at which A ends, B passes a boundary and C ends. Their last steps began at 1, 2 and 3 s::
 
         COMPLETION  turn of A   A ends, its request waits; the policy queues X      X: stamp 7
                     turn of B   B passes                                            B: stamp 8

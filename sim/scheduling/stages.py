@@ -428,7 +428,7 @@ class StageScheduler(Scheduler):
             if not started:
                 break
             # Starts claim, move and pause: the policy sees them at the instant at which they happen
-            # (test_yielding_launch_ends_at_the_boundary_after_another_waits_for_its_gpu).
+            # (test_run_of_steps_yields_a_gpu_that_another_launch_waits_for).
             decided = list(self.group_policy.decide(now_s))
             for each in decided:
                 self._claim(each)

@@ -79,9 +79,9 @@ class PreemptClass(GroupPolicy):
     request saves time is worth more, one on which it misses its deadline less; both count in standalone latencies. A
     request that changes its group claims both groups until the next boundary.
 
-    The rule decides at every step. A decision stands until others may be worth more on the GPUs, a faster group falls
-    idle, or one aside is due: while a request runs, its worth on its group never falls, and that of those that wait
-    never rises.
+    The rule decides at every step. A decision stands until a faster group falls idle, one aside is due, or others may be
+    worth more on the GPUs. While a request runs, its worth on its group never falls; that of those that wait never
+    rises.
 
     With ``give_way=pause`` requests can be lost: once urgent requests were late, only more of them lower the debt, and
     without further events nothing decides again. Such requests end as failed.
