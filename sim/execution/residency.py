@@ -37,15 +37,6 @@ class Residency:
             return 0.0
         return max(sum(self._load_s(gpu, model, component) for component in components) for gpu in gpus)
 
-    def lacks(self, gpus: Sequence[int], model: str, components: Sequence[str]) -> bool:
-        """Return True if ``load_s`` would load something."""
-        held = self._held
-        # On a copy: to ask must not load.
-        self._held = {gpu: dict(held[gpu]) for gpu in gpus if gpu in held}
-        seconds = self.load_s(gpus, model, components)
-        self._held = held
-        return seconds > 0.0
-
     def forget(self, gpu: int) -> None:
         """Let ``gpu`` hold what it held at the start: it failed, and its repair loads that."""
         self._held.pop(gpu, None)

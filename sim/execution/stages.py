@@ -283,13 +283,7 @@ class Stages(Executor, StageExecutor):
             return None
         return found.times(with_nets.seconds / alone.seconds)
 
-    def loads(self, progress: Progress, group: Worker) -> bool:
-        model = progress.request.model or ""
-        if self._run.cluster.lacks(group, model):
-            return True
-        return self._is_charged(progress, model) and self._residency.lacks(group.gpus, model, _needed(progress))
-
-    def prepare(self, progress: Progress, group: Worker, now_s: float) -> float:
+    def prepare(self, progress: Progress, group: Worker, now_s: float, record_earlier: Callable[[], None]) -> float:
         request, cluster, took_s = progress.request, self._run.cluster, 0.0
         model = request.model or ""
         # Forming, loads and the fetch follow one another
@@ -297,15 +291,18 @@ class Stages(Executor, StageExecutor):
         if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
             self._formed.add(group.id)
             took_s = self.forming_s
+            record_earlier()
             cluster.record_stage(group, model, now_s, now_s + took_s, "form", None, request.row)
         if cluster.lacks(group, model):
             cost = load(group, Asset("model", model, model))
+            record_earlier()
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + cost.seconds, "load", cost.joules)
             cluster.hold(group, model)
             took_s += cost.seconds
         if self._is_charged(progress, model) and (
             loads_s := self._residency.load_s(group.gpus, model, _needed(progress))
         ):
+            record_earlier()
             cluster.record_stage(group, model, now_s + took_s, now_s + took_s + loads_s, "load")
             self._columns["component_loads"][request.row] += 1
             took_s += loads_s
@@ -313,6 +310,7 @@ class Stages(Executor, StageExecutor):
             for kind, load_cost in self._addons.load(progress, group, now_s):
                 begun_s, took_s = now_s + took_s, took_s + load_cost.seconds
                 until_s = now_s + took_s
+                record_earlier()
                 request.energy_j += cluster.record_stage(group, model, begun_s, until_s, kind, load_cost.joules)
         if took_s:
             request.load_s += took_s
@@ -320,6 +318,7 @@ class Stages(Executor, StageExecutor):
         # Once, at its first launch (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
         if fetch_s and progress.group is None:
             until_s = now_s + took_s + fetch_s
+            record_earlier()
             request.energy_j += cluster.record_stage(group, model, now_s + took_s, until_s, "fetch", None, request.row)
             took_s += fetch_s
         return took_s

@@ -277,12 +277,11 @@ class StageExecutor(Protocol):
         """
         return
 
-    def loads(self, progress: Progress, group: Worker) -> bool:
-        """Return True if ``prepare`` would load something; what ran on ``group`` before is then recorded first."""
-        return False
+    def prepare(self, progress: Progress, group: Worker, now_s: float, record_earlier: Callable[[], None]) -> Seconds:
+        """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins.
 
-    def prepare(self, progress: Progress, group: Worker, now_s: float) -> Seconds:
-        """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins."""
+        ``record_earlier`` records what ran on these GPUs before. It is called ahead of whatever is recorded here.
+        """
 
     def move_s(self, progress: Progress, group: Worker) -> Seconds:
         """Return the seconds of moving the latent of ``progress`` from its last GPUs to ``group``."""

@@ -25,6 +25,7 @@ How a launch lives:
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import NoReturn
@@ -466,21 +467,17 @@ class StageScheduler(Scheduler):
         self._busy |= launch.mask
         self._run.cluster.occupy(group, 1 + len(launch.batch))
         track = self._tracks[progress]
-        before = attempt = track.attempt
-        has_addons = progress.request.addons is not None  # its next launch may load some, on other service GPUs
-        # Loads and fetches are recorded when they begin, and the usage log takes the times of a GPU in order: what ran
-        # there is recorded before (test_fetch_of_a_request_that_joins_delays_the_batch).
-        records_first = has_addons or bool(launch.batch) or self.executor.loads(progress, group)
-        if attempt is not None and (attempt.group is not group or attempt.index != progress.index or records_first):
+        before = track.attempt
+        if before is not None and (before.group is not group or before.index != progress.index or launch.batch):
             self._close(progress)
-            attempt = None
         # It waited, so it goes before all that pass a boundary now
         # (test_launch_that_waited_goes_before_those_decided_at_its_start).
         if launch.queued_s < now_s:
             self._turns.pass_boundaries()
         launch.dispatched_s = now_s
-        # For the same reason, attempts of others (test_component_is_loaded_after_the_stage_of_another_request).
-        if self._at_boundary and (last is not group or records_first):
+        # The usage log takes the times of a GPU in order, so what ran there is recorded first
+        # (test_component_is_loaded_after_the_stage_of_another_request).
+        if self._at_boundary and (last is not group or launch.batch):
             self._close_on(launch)
         for other in launch.batch:
             self._close(other)
@@ -491,7 +488,7 @@ class StageScheduler(Scheduler):
             self._begin(each, group, from_s, now_s)
             # Before ``group`` is written: a request without one fetches its artifact
             # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
-            ready_s += self.executor.prepare(each, group, from_s + ready_s)
+            ready_s += self.executor.prepare(each, group, from_s + ready_s, partial(self._close_before, launch))
             write(each, "group", group)
             write(each, "running", True)
         launch.begin_s = from_s + ready_s
@@ -499,28 +496,27 @@ class StageScheduler(Scheduler):
             # Each latent left at the end of its own last launch; loads go on meanwhile
             # (test_latents_of_a_batch_move_to_its_group).
             launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
-        if attempt is not None and launch.begin_s > now_s:
+        if launch.begin_s > now_s:
             self._close(progress)
-            attempt = None
-        self._schedule_end(launch, group, attempt, before)
+        self._schedule_end(launch, group)
         return True
 
-    def _schedule_end(self, launch: Running, group: Worker, attempt: Attempt | None, before: Attempt | None) -> None:
-        """Run ``launch`` to its end, as a part of ``attempt``, or as a new one after ``before``."""
+    def _schedule_end(self, launch: Running, group: Worker) -> None:
+        """Run ``launch`` to its end, as a part of its request's attempt."""
         progress = launch.progress
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch)
         counted: tuple[float, int] = launch.begin_s, progress.done
-        follows = launch.goes_on and before is not None and (before.group, before.index) == (group, progress.index)
-        # With add-ons each launch is an attempt of its own; without a load, they follow each other all the same.
-        if before is not None and follows and launch.begin_s == self._clock._now:
-            counted = before.counted_s, before.counted_done
+        track = self._tracks[progress]
+        attempt = track.attempt
+        if attempt is not None and launch.goes_on:
+            counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
             believed = cost if self._estimates_are_exact else self._believed(launch)
             begin_s, batch = launch.begin_s, 1 + len(launch.batch)
             attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, *counted, believed, batch=batch)
-            self._tracks[progress].attempt = attempt
+            track.attempt = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         if cost.first_s:
@@ -766,6 +762,11 @@ class StageScheduler(Scheduler):
                 continue
             if track.attempt is not None and mask & self._bit[track.attempt.group.gpus]:
                 self._close(progress)
+
+    def _close_before(self, launch: Running) -> None:
+        """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
+        self._close(launch.progress)
+        self._close_on(launch)
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""

@@ -79,8 +79,8 @@ class PreemptClass(GroupPolicy):
     request saves time is worth more, one on which it misses its deadline less; both count in standalone latencies. A
     request that changes its group claims both groups until the next boundary.
 
-    The rule decides at every step. A decision stands until a faster group falls idle, one aside is due, or others may be
-    worth more on the GPUs. While a request runs, its worth on its group never falls; that of those that wait never
+    The rule decides at every step. A decision stands until a faster group falls idle, one aside is due, or others may
+    be worth more on the GPUs. While a request runs, its worth on its group never falls; that of those that wait never
     rises.
 
     With ``give_way=pause`` requests can be lost: once urgent requests were late, only more of them lower the debt, and

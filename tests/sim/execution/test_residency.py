@@ -22,10 +22,9 @@ def test_component_whose_weights_nobody_measured_is_never_loaded() -> None:
     assert residency(None).load_s([0], "model", [DENOISER]) == 0.0
 
 
-def test_component_that_makes_room_is_loaded_again_and_asking_loads_nothing() -> None:
+def test_component_that_makes_room_is_loaded_again() -> None:
     found = residency()
     for component, seconds in ((DENOISER, 5.0), (DENOISER, 0.0), (TEXT_ENCODER, 3.0), (DENOISER, 5.0)):
-        assert found.lacks([0], "model", [component]) is found.lacks([0], "model", [component]) is (seconds > 0.0)
         assert found.load_s([0], "model", [component]) == seconds
 
 

@@ -209,7 +209,7 @@ def test_lookahead_with_add_ons_runs_as_a_decision_at_every_step(
     for start in (Lookahead.start, lambda self, launch: None):
         monkeypatch.setattr(Lookahead, "start", start)
         run = run_stages(times, nets, 4, servers, EarliestDeadline(fit))
-        found.append([column(run, name) for name in ("start_s", "finish_s", "worker", "load_s")])
+        found.append([column(run, name) for name in ("start_s", "finish_s", "worker", "load_s", "energy_j")])
     assert found[0] == found[1]
 
 
