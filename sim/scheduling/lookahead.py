@@ -37,14 +37,14 @@ class Lookahead:
     end_next: Callable[[Running], None]
     standing: dict[Running, None]
     _state: tuple[Rank, int] = field(init=False, default=((), 0), repr=False)
-    """Rank of the first request that waits and number of idle GPUs, at the last review."""
+    """Rank of the first request that waits and number of idle GPUs, at the last review; one follows every start."""
 
     def start(self, launch: Running) -> None:
         """Run ``launch``, which starts, for as long as its decision stands."""
         stand = self.policy.stands(launch.progress, launch.gpus, launch.begin_s)
         # Else it was decided for a request that has lost its latent since, and ends where it was decided to.
-        is_whole = launch.steps == min(launch.every, launch.progress.left)
-        if stand.steps > launch.steps and is_whole:
+        ends_at_boundary = launch.steps == min(launch.every, launch.progress.left)
+        if stand.steps > launch.steps and ends_at_boundary:
             self._take(launch, stand)
             if launch.standing_steps > launch.steps:
                 self.standing[launch] = None

@@ -138,8 +138,8 @@ class EarliestDeadline(GroupPolicy):
         return self._waiting[0][0] if self._waiting else NOBODY
 
     def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
-        degree, own, steps = len(gpus), urgency(progress), progress.left
-        rank: Rank = own
+        degree, steps = len(gpus), progress.left
+        rank: Rank = urgency(progress)
         if self.fit == "best" and degree > 1:
             if not self._waiting:
                 # It is as wide as idle GPUs allow. Whoever waits may be what keeps them from being idle.
