@@ -77,9 +77,8 @@ class Attempt:
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
         counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
-        believed: the scheduler's estimate of its cost.
+        estimate: its estimated cost.
         steps: steps that it ran.
-        batch: requests that ran them together.
     """
 
     group: Worker
@@ -89,9 +88,8 @@ class Attempt:
     until_s: float
     counted_s: float
     counted_done: int
-    believed: StageCost
+    estimate: StageCost
     steps: int = 0
-    batch: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

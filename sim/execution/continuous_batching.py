@@ -92,7 +92,7 @@ class ContinuousBatching(Executor):
             run.models.values(),
             run.cluster.kinds.values(),
             "executor=continuous-batching",
-            "choose scheduler=stages, executor=sequential or static-batch, or a profile without step_shares",
+            "choose executor=stages, executor=sequential or static-batch, or a profile without step_shares",
         )
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
         self.batching.bind(run, self.interrupt)

@@ -43,6 +43,7 @@ from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
 from mezzotint.sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
 from mezzotint.sim.engine import Engine, attribute_errors
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES
 from mezzotint.sim.metrics.run_files import read_summary
@@ -59,7 +60,6 @@ from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from mezzotint.sim.scheduling.stages import StageScheduler
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
@@ -247,8 +247,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     """
     system, parts = settings.system, settings.parts()
     frontend: FrontEnd = parts.get("frontend", FrontEnd)
-    scheduler: Scheduler = parts.get("scheduler", Scheduler)
     executor: Executor = parts.get("executor", Executor)
+    scheduler = _scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     _check_together(controllers[0], controllers[1], scheduler)
@@ -351,12 +351,30 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality, warmup)
 
 
+def _scheduler(chosen: Scheduler | None, executor: Executor) -> Scheduler:
+    """Return the scheduler of a run. Raises ConfigError if none is chosen and needed, or if there are two."""
+    policy = executor.group_policy if isinstance(executor, Stages) else None
+    if chosen is not None and policy is not None:
+        raise ConfigError(
+            f"scheduler: found {type(chosen).__name__} beside the group policy {type(policy).__name__}, which gives "
+            "GPUs to stages; choose scheduler=stages, or no group_policy="
+        )
+    if isinstance(executor, Stages) and policy is not None:
+        return executor
+    if chosen is None:
+        raise ConfigError(
+            f"scheduler: none is chosen beside {type(executor).__name__}; add scheduler=fcfs, or executor=stages with "
+            "a group_policy="
+        )
+    return chosen
+
+
 def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
     """Raise ConfigError if the parts cannot work together."""
-    if isinstance(scheduler, StageScheduler) and controller is not None and is_ours(class_name(controller)):
+    if isinstance(scheduler, Stages) and controller is not None and is_ours(class_name(controller)):
         raise ConfigError(
             f"controller: found {type(controller).__name__}, which orders GPUs to other roles, into groups or back; "
-            "scheduler=stages gives every stage any GPU; choose controller=none, or another scheduler="
+            "executor=stages gives every stage any GPU; choose controller=none, or another executor="
         )
     if not isinstance(controller, RentingController):
         return

@@ -19,7 +19,7 @@ from mezzotint import sim
 from mezzotint.backends.base import Cost, Work
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy
 from mezzotint.sim.scheduling.estimates import Learnt, Scaled
 from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull
@@ -33,7 +33,6 @@ from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
 from mezzotint.sim.scheduling.group_policies.tails import TailQuota
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 GPUS, STEPS = 4, 6
@@ -141,11 +140,11 @@ def system(seed: int, scale: float = 1.0) -> Engine:
         mean_up_s, lost = float(rng.integers(40, 200)) * unit_s, ("again", "failed")[int(rng.integers(2))]
         parts["controllers"] = [Failures(mean_up_s=mean_up_s, mean_down_s=4.0 * unit_s, lost=lost)]
     estimates = (Scaled(), Scaled(), Scaled(0.5), Learnt(prior_s=unit_s))[int(rng.integers(4))]
-    executor = Stages(**how)
+    executor = Stages(POLICIES[name](unit_s), estimates, **how)
     side = np.array(SIDES, np.int32)[kinds]
     made = engine(
         times, [each * STEPS for each in step_s[1]], GPUS, backend=Units(step_s, encode_s, load_s), executor=executor,
-        scheduler=StageScheduler(POLICIES[name](unit_s), estimates, executor), seed=seed, use_model_shape=False,
+        scheduler=executor, seed=seed, use_model_shape=False,
         sample_s=60.0 * unit_s, shapes=(side, side, np.full(rows, STEPS, np.int32)), **parts,
     )  # fmt: skip
     made.workload.limit_s[:] = type(made.workload.limit_s)("d", limit_s.tolist())

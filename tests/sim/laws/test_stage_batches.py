@@ -18,14 +18,13 @@ from mezzotint.sim.core.plan import MISSING, Plan, whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import COMPLETED, Addons, Request
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.estimates import EstimateTable, Learnt, Scaled
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim import lab
-from tests.sim.execution.test_stage_addons import column, run_stages, spans
+from tests.sim.execution.stages.test_addons import column, run_stages, spans
 
 STEPS = 6
 
@@ -72,10 +71,9 @@ class Together(GroupPolicy):
 def run_batches(times: Sequence[float], step_s: Sequence[float], policy: GroupPolicy, **how: Any) -> Engine:
     count, parts = how.pop("count", 2), how.pop("parts", {})
     estimates, side, backend = how.pop("estimates", Scaled()), how.pop("side", 64), how.pop("backend", Batches)
-    executor = Stages(**how)
     run = lab.engine(
-        np.array(times), np.ones(len(times)), count, backend=backend(step_s), executor=executor,
-        scheduler=StageScheduler(policy, estimates, executor), use_model_shape=False,
+        np.array(times), np.ones(len(times)), count, backend=backend(step_s),
+        executor=Stages(policy, estimates, **how), use_model_shape=False,
         shapes=tuple(np.full(len(times), value, np.int32) for value in (side, side, STEPS)), **parts,
     )  # fmt: skip
     run.run()

@@ -15,7 +15,7 @@ from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull
@@ -29,10 +29,9 @@ from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
 from mezzotint.sim.scheduling.group_policies.tails import TailQuota
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
-from mezzotint.sim.scheduling.stages import StageScheduler
-from tests.sim.execution.test_stage_addons import column, run_stages, spans
+from tests.sim.execution.stages.test_addons import column, run_stages, spans
+from tests.sim.execution.stages.test_life import STEPS, ByDegree, attempts
 from tests.sim.lab import engine, simulated
-from tests.sim.scheduling.test_stages import STEPS, ByDegree, attempts
 
 
 class Encodes(ByDegree):
@@ -50,10 +49,10 @@ def run_failing(
 ) -> Engine:
     """A finished run of requests of STEPS steps on GPUs that fail; a load takes 3 s."""
     limit_s, sides = how.pop("limit_s", None), how.pop("sides", [64] * len(step_s[1]))
-    backend, executor = how.pop("backend", ByDegree)(step_s, 3.0), Stages(**how)
+    backend = how.pop("backend", ByDegree)(step_s, 3.0)
     run = engine(
-        times, [each * STEPS for each in step_s[1]], count, backend=backend, executor=executor,
-        scheduler=StageScheduler(policy, Scaled(), executor), controllers=[failures], use_model_shape=False,
+        times, [each * STEPS for each in step_s[1]], count, backend=backend,
+        executor=Stages(policy, Scaled(), **how), controllers=[failures], use_model_shape=False,
         shapes=tuple(np.array(column, np.int32) for column in (sides, sides, [STEPS] * len(sides))),
     )  # fmt: skip
     if limit_s is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import Backend, ComponentWeights
-from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.core.plan import COMPONENTS
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Residency:
         return weights.load_s
 
     def _at_start(self, gpu: int, model: str, memory_bytes: int) -> dict[tuple[str, str], int]:
-        components = self.placed.get(gpu, (TEXT_ENCODER, DENOISER, VAE))
+        components = self.placed.get(gpu, COMPONENTS)
         known = {(model, each): self.weights(model, each) for each in components}
         held = {key: weights.bytes for key, weights in known.items() if weights is not None}
         # Which of them would be there is not known; none is the cautious answer, and is paid once.

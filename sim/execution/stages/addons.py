@@ -175,17 +175,22 @@ class StageAddons:
             loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
         return loads
 
-    def launch_ended(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> None:
-        """Record the service GPUs of launches of ``progress`` that ended, and free them.
+    def free(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> float:
+        """Free what launches of ``progress`` on ``group`` reserved, of which the last ended.
 
         Args:
             watts: of each service GPU, as of each GPU of ``group``; NaN where it is not known.
             is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
+
+        Returns:
+            The GPU seconds of its service GPUs, which are recorded.
         """
         cluster, request, service = self.run.cluster, progress.request, self._held.pop(progress, None)
+        gpu_s = 0.0
         if service is not None:
             from_s = min(service.from_s, now_s)  # it may fail before it begins
             seconds = now_s - from_s
+            gpu_s = seconds * len(service.gpus)
             for server in service.gpus:
                 drawn_j = None if isnan(watts) else watts * seconds
                 joules = cluster.record_busy(server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row)
@@ -202,11 +207,7 @@ class StageAddons:
                 if not self.is_service:
                     self.controlnet_placement.request_left(worker, request, ())
                 self.lora_loading.request_left(worker, request, ())
-
-    def service_gpu_s(self, progress: Progress, now_s: float) -> float:
-        """Return the GPU-seconds that a launch of ``progress`` has held service GPUs."""
-        service = self._held.get(progress)
-        return 0.0 if service is None else max(now_s - service.from_s, 0.0) * len(service.gpus)
+        return gpu_s
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""
