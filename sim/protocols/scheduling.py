@@ -29,12 +29,12 @@ class Scheduler(Protocol):
     def offer(self, request: Request, now_s: float) -> Worker | None:
         """Queue ``request``, which is planned, and return None; or return the worker that runs it now."""
 
+    @abstractmethod
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        """Return the next request for ``worker``, which has capacity; None, as by default, leaves it as it is.
+        """Return the next request for ``worker``, which has capacity; None leaves it as it is.
 
         The engine calls this when requests are released, and again until ``worker`` is full or None is returned.
         """
-        return None
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         """Take note that the role, the model or the group of ``worker`` changed."""

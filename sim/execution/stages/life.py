@@ -287,6 +287,9 @@ class Stages(Executor, Scheduler):
             return
         self._arrive(request, now_s)
 
+    def next(self, worker: Worker, now_s: float) -> None:
+        """Return None: with a group policy no GPU pulls a request, since the policy decides what all of them run."""
+
     def accept(self, worker: Worker, request: Request) -> None:
         if self._pulled is None or len(worker.gpus) > 1:
             raise SimulationError(
