@@ -45,8 +45,8 @@ class Cluster:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
-        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_rental_since_s",
-        "_request_gpus", "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
+        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
+        "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
         "held", "idle", "kinds", "last_order", "least_loaded", "models", "servers",
     )  # fmt: skip
 
@@ -67,7 +67,6 @@ class Cluster:
         self._is_rented = False
         self._kept_roles = ""
         self._worker_class: type[Worker] = Worker
-        self._rental_since_s: dict[Worker, float] = {}
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
         """Role -> the class that took its last worker away, how and when, in words."""
@@ -227,11 +226,9 @@ class Cluster:
 
     def _move(self, worker: Worker, state: str) -> None:
         """Put ``worker`` into ``state``; every change of state passes here."""
-        self._record_rental(worker)
         worker.state = state
         worker.update_open()
-        if state in (OFF, STARTING):
-            self._rental_since_s[worker] = self._clock._now
+        self._record.usage_log.state_changed(worker.id, state, self._clock._now)
 
     def guard(self) -> None:
         """Refuse changes of workers by others, where a class from outside the package sees them."""
@@ -328,7 +325,7 @@ class Cluster:
         for worker in list(self._loads):
             self._interrupt_load(worker)
         for worker in self._gpu_workers:
-            self._record_rental(worker)
+            self._record.usage_log.state_changed(worker.id, "", self._clock._now)
 
     def _interrupt_load(self, worker: Worker) -> None:
         now_s = self._clock._now
@@ -551,14 +548,8 @@ class Cluster:
     def _started(self, worker: Worker) -> None:
         # Its first load is busy time, so the usage log ends its start here.
         del self._starts[worker]
-        self._record_rental(worker)
+        self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
         self._load(worker)
-
-    def _record_rental(self, worker: Worker) -> None:
-        """Log the time that ``worker`` was off or starting up to now."""
-        since_s, now_s = self._rental_since_s.pop(worker, inf), self._clock._now
-        if since_s < now_s:
-            self._record.usage_log.rentals.append((worker.id, worker.state, since_s, now_s))
 
     def install(self, worker: Worker, model: str) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
