@@ -74,7 +74,8 @@ class Worker:
         model: name of the resident model.
         running: requests that it accepted and has not released.
         max_batch: bound of ``running``; 0 for a GPU in a group, and for a group that is disbanded.
-        state: what it does, one of the states above.
+        state: ON, BACKLOG, DRAINING, LOADING, DOWN, GROUPED, DISBANDED, SERVICE, STARTING, LEAVING or OFF; the module
+            draws what leads from one to another.
         closed: True while its executor takes no more requests.
         open: True if it takes requests, by ``state`` and ``closed``; kept, since every request reads it.
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.

@@ -242,6 +242,20 @@ def test_gpu_passes_through_the_states_of_the_drawing() -> None:
     ]  # fmt: skip
 
 
+def test_workers_are_groups_without_their_gpus_and_no_gpu_that_leaves() -> None:
+    run = engine([0.0], [1.0], 3)
+    run.open()
+    group = run.cluster.form_group(run.cluster.workers[:2], "large", 0.0)
+    assert [worker.id for worker in run.cluster.workers] == [2, 3]
+    run.cluster.disband(group, 0.0)
+    assert [worker.id for worker in run.cluster.workers] == [0, 1, 2]
+    rented = opened(100)
+    rented.rent(1)
+    rented.take(rented.workers[0])
+    rented.give_back(0, 0.0)
+    assert rented.workers == []
+
+
 def test_gpu_that_drains_loads_when_the_launch_of_a_stage_leaves_it() -> None:
     cluster = opened(100)
     worker = cluster.workers[0]
