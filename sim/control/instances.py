@@ -107,7 +107,7 @@ class Instances:
     def resize(self, gpus: int) -> None:
         """Order or give back instances until those on or starting hold ``gpus`` GPUs, within the bounds.
 
-        Draining instances are kept before others are ordered, in the order of their numbers. Starting instances
+        Leaving instances are kept before others are ordered, in the order of their numbers. Starting instances
         go before others, then those with the fewest running requests, of the highest numbers. An instance of which the
         cluster has only a part is ordered last and goes first.
         """
