@@ -73,8 +73,8 @@ class Instances:
             )
         run.assume("seconds from the order of a GPU until its model loads", self.startup_s, "a setting of controller=")
         run.assume("GPUs that start draw", "their idle power", "no measured value is published")
-        run.gauge("gpus_on", lambda _: sum(worker.rental == ON for worker in workers))
-        run.gauge("gpus_starting", lambda _: sum(worker.rental == STARTING for worker in workers))
+        run.gauge("gpus_on", lambda _: sum(worker.state == ON for worker in workers))
+        run.gauge("gpus_starting", lambda _: sum(worker.state == STARTING for worker in workers))
 
     @property
     def limit(self) -> int:
@@ -98,26 +98,26 @@ class Instances:
 
     def ready(self) -> list[Worker]:
         """Return the GPUs that serve."""
-        return [worker for each in self._all for worker in each if worker.rental == ON]
+        return [worker for each in self._all for worker in each if worker.state == ON]
 
     def ordered(self) -> int:
         """Return the number of GPUs that are on or starting."""
-        return sum(len(each) for each in self._all if each[0].rental in (ON, STARTING))
+        return sum(len(each) for each in self._all if each[0].state in (ON, STARTING))
 
     def resize(self, gpus: int) -> None:
         """Order or give back instances until those on or starting hold ``gpus`` GPUs, within the bounds.
 
-        Draining instances are kept before others are ordered, in the order of their numbers. Starting instances
+        Leaving instances are kept before others are ordered, in the order of their numbers. Starting instances
         go before others, then those with the fewest running requests, of the highest numbers. An instance of which the
         cluster has only a part is ordered last and goes first.
         """
         run, now_s = self._run, self._run.clock.now
-        counted = [number for number, each in enumerate(self._all) if each[0].rental in (ON, STARTING)]
+        counted = [number for number, each in enumerate(self._all) if each[0].state in (ON, STARTING)]
         wanted = self._instances_for(gpus)
         if wanted != len(counted):
             run.log_decision("scale", gpus=min(wanted * self._size, run.cluster.gpus), before=self.ordered())
         others = [number for number in range(len(self._all)) if number not in counted]
-        others.sort(key=lambda each: (self._is_partial(each), self._all[each][0].rental == OFF))
+        others.sort(key=lambda each: (self._is_partial(each), self._all[each][0].state == OFF))
         for number in others[: max(wanted - len(counted), 0)]:
             run.cluster.order(number, self.startup_s, now_s)
         for number in sorted(counted, key=self._order_to_go)[: max(len(counted) - wanted, 0)]:
@@ -129,7 +129,7 @@ class Instances:
     def _order_to_go(self, number: int) -> tuple[bool, bool, int, int]:
         members = self._all[number]
         running = sum(worker.running for worker in members)
-        return not self._is_partial(number), members[0].rental == ON, running, -number
+        return not self._is_partial(number), members[0].state == ON, running, -number
 
     def _is_partial(self, number: int) -> bool:
         """True for the last instance of a cluster that is no multiple of an instance's GPUs; it is used last."""

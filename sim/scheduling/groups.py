@@ -9,6 +9,7 @@ from mezzotint.sim.core.clock import DISPATCH
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import check_one_kind
 from mezzotint.sim.core.request import FAILED, NO_ADDONS, Request
+from mezzotint.sim.core.worker import LOADING
 from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 
@@ -98,7 +99,7 @@ class WorkerGroups(Scheduler):
             return None
         # Its group is loading: another would be formed in vain
         # (test_request_waiting_for_a_loading_group_gets_no_second_group).
-        if self._forming is not None and self._forming[0] is request and self._forming[1].loading:
+        if self._forming is not None and self._forming[0] is request and self._forming[1].state == LOADING:
             return None
         singles = [each for each in idle if len(each.gpus) == 1]
         # The smallest first, so that no more GPUs lose their group than the request needs

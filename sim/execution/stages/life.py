@@ -790,7 +790,7 @@ class Stages(Executor, Scheduler):
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         """Hold a GPU that is down or loads, as a launch would, until it is back."""
-        gpu, is_away = worker.id, worker.down or worker.loading
+        gpu, is_away = worker.id, not worker.open
         # The cluster tells of every change, also of those within an outage: a failure during the load after a repair.
         if is_away == (gpu in self._away):
             return
