@@ -96,8 +96,8 @@ class StageView(Protocol):
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
         estimates_are_exact: True if every estimate is the true cost.
         claimed: for each GPU that runs stages, the number of launches decided and not ended that hold it. GPUs that
-            serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is down, or loads after
-            a repair, counts as held.
+            serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is not open
+            (Worker.open) counts as held: it is down, loads, leaves its role, or is not rented.
     """
 
     @property
@@ -156,11 +156,14 @@ class GroupPolicy(Protocol):
         decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
         acts_on_answers: True to be told of the end of a request at its answer, after its handling, though its GPUs
             are free before.
+        follows_gpus: True if it launches on GPUs of ``StageView.idle`` alone, so that GPUs may come, go and change
+            their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
     """
 
     __slots__ = ()
     decides_before_release: bool = False
     acts_on_answers: bool = False
+    follows_gpus: bool = False
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...

@@ -5,7 +5,7 @@ import math
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.core.culprit import class_name, is_ours
+from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.model import Model, reference
+from mezzotint.sim.core.model import Model, in_role, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
 from mezzotint.sim.core.run_folder import (
     ATTEMPTS,
@@ -52,6 +52,7 @@ from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
 from mezzotint.sim.metrics.warmup import first_requests, periods, settled
 from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
+from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
@@ -60,6 +61,7 @@ from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.group_policies.by_role import ByRole
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
@@ -311,6 +313,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
+    if isinstance(executor, Stages):
+        _split_by_role(executor, models, of_gpus, controllers[1])
     engine = Engine(
         workload=Workload(
             schedule,
@@ -369,13 +373,30 @@ def _scheduler(chosen: Scheduler | None, executor: Executor) -> Scheduler:
     return chosen
 
 
+def _split_by_role(
+    executor: Stages, models: Mapping[str, Model], of_gpus: Sequence[str], controller: Controller | None
+) -> None:
+    """Give each model its group policy and its GPUs, where GPUs have several roles or a controller orders new ones.
+
+    Raises ConfigError for a group policy that counts on the GPUs that it began with, beside a controller.
+    """
+    policy = executor.group_policy
+    if policy is None:
+        return
+    if controller is not None and not policy.follows_gpus:
+        raise ConfigError(
+            f"controller: found {type(controller).__name__} beside the group policy {type(policy).__name__}, which "
+            "counts on the GPUs that it began with; choose controller=none, or group_policy=edf-best-fit, fixed-degree, "
+            "rounds or tetriserve"
+        )
+    orders_roles = controller is not None and not isinstance(controller, RentingController)
+    served = {in_role(models, role).name for role in of_gpus if role != SERVER}
+    if policy.follows_gpus and (len(served) > 1 or (orders_roles and len(models) > 1)):
+        executor.group_policy = ByRole(policy)
+
+
 def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
     """Raise ConfigError if the parts cannot work together."""
-    if isinstance(scheduler, Stages) and controller is not None and is_ours(class_name(controller)):
-        raise ConfigError(
-            f"controller: found {type(controller).__name__}, which orders GPUs to other roles, into groups or back; "
-            "executor=stages gives every stage any GPU; choose controller=none, or another executor="
-        )
     if not isinstance(controller, RentingController):
         return
     if failures is not None:

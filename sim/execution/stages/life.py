@@ -53,7 +53,7 @@ from mezzotint.sim.core.gpu import check_one_kind
 from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
-from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, StageCosts
@@ -140,11 +140,13 @@ class Stages(Executor, Scheduler):
     The first request of a batch has the attempt of all.
     """
     _claimed: Claims = field(init=False, repr=False)
-    _busy: int = field(init=False, default=0, repr=False)
-    """The GPUs that are not idle, one bit each."""
+    _working: int = field(init=False, default=0, repr=False)
+    """The GPUs of launches and moves that run, one bit each."""
+    _kept: int = field(init=False, default=0, repr=False)
+    """The GPUs that are away or held, one bit each."""
     _bits: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
     _away: set[int] = field(init=False, default_factory=set, repr=False)
-    """GPUs that are down, or load after a repair."""
+    """GPUs that are not open (Worker.open): down, loading, ordered to another role, or not rented."""
     _held: Counter[int] = field(init=False, default_factory=Counter, repr=False)
     """GPU -> requests that it is held for until they are answered."""
     _queue: list[LaunchState] = field(init=False, default_factory=list, repr=False)
@@ -172,7 +174,10 @@ class Stages(Executor, Scheduler):
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
-            cluster.keep_roles("executor=stages gives every stage any GPU")
+            if not self._policy.follows_gpus:
+                cluster.keep_roles(
+                    f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
+                )
         check_one_kind(cluster.kinds, "executor=stages", "a group's GPUs are of", "choose another executor=")
         if backend.live:
             raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
@@ -360,7 +365,7 @@ class Stages(Executor, Scheduler):
         if last is not None and last.gpus != gpus and self._moves.hold_gpus:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
-            needed |= self._bits[last.gpus]
+            needed |= self._there(last)
         launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch)
         launch.goes_on = progress is self._ending
         if batch != ():
@@ -390,7 +395,11 @@ class Stages(Executor, Scheduler):
                 raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
             self._in_batch_of[other] = launch
             if self._moves.hold_gpus and other.group is not None:
-                launch.needed |= self._bits[other.group.gpus]
+                launch.needed |= self._there(other.group)
+
+    def _there(self, group: Worker) -> int:
+        """Return the bits of the GPUs of ``group`` that a move keeps busy: one that is away is not waited for."""
+        return sum(1 << gpu for gpu in group.gpus if gpu not in self._away) if self._away else self._bits[group.gpus]
 
     def _enqueue(self, launch: LaunchState) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
@@ -450,7 +459,7 @@ class Stages(Executor, Scheduler):
 
     def _start(self, launch: LaunchState, now_s: float) -> bool:
         """Start ``launch`` if its GPUs are idle, after a move of its latent if that takes time."""
-        if launch.mask & self._busy:
+        if launch.mask & (self._working | self._kept):
             return False
         progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
@@ -464,7 +473,7 @@ class Stages(Executor, Scheduler):
             self._free_reserved(progress)
         if self._addons is not None and not self._addons.reserve(progress, group):
             return False
-        self._busy |= launch.mask
+        self._working |= launch.mask
         if self._pulled is None:  # else the scheduler took the worker
             self._run.cluster.occupy(group, 1 + len(launch.batch))
         before = self._attempts[progress]
@@ -557,13 +566,14 @@ class Stages(Executor, Scheduler):
 
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
-        gpus = tuple(sorted({*group.gpus, *(gpu for member, _ in moves if member.group for gpu in member.group.gpus)}))
+        left = {gpu for member, _ in moves if member.group is not None for gpu in member.group.gpus}
+        gpus = tuple(sorted({*group.gpus, *left.difference(self._away)}))
         mask = self._bits.get(gpus) or self._mask(gpus, launch.progress)
         # Both ends of a copy are busy with it, so the move waits for all their GPUs.
-        if mask & self._busy:
+        if mask & (self._working | self._kept):
             return False
         union = self._run.cluster.group(gpus)
-        self._busy |= mask
+        self._working |= mask
         self._run.cluster.occupy(union, 1 + len(launch.batch))
         launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
         launch.moves = moves
@@ -573,7 +583,7 @@ class Stages(Executor, Scheduler):
 
     def _moved(self, launch: LaunchState, union: Worker) -> None:
         from_s, now_s = launch.begin_s, self._clock._now
-        self._busy &= ~self._bits[union.gpus]
+        self._working &= ~self._bits[union.gpus]
         self._run.cluster.vacate(union)
         launch.moving, launch.ends_s = None, inf
         launch.calls.clear()
@@ -688,9 +698,13 @@ class Stages(Executor, Scheduler):
         for ends_s, call in launch.calls.items():
             if ends_s > self._clock._now:
                 self._clock.cancel(call)
-        self._busy &= ~self._bits[on.gpus]
+        self._working &= ~self._bits[on.gpus]
         if self._pulled is None:
             self._run.cluster.vacate(on)
+        self._unclaim(launch)
+
+    def _unclaim(self, launch: LaunchState) -> None:
+        """Give up the GPUs of ``launch``, and forget it."""
         for gpu in launch.gpus:
             self._claimed.add(gpu, -1)
         del self._launches[launch.progress]
@@ -725,16 +739,20 @@ class Stages(Executor, Scheduler):
         """Hold ``gpus`` for an answer, as a launch would."""
         for gpu in gpus:
             self._held[gpu] += 1
-            self._busy |= 1 << gpu
-            self._claimed.add(gpu, 1)
+            self._keep(gpu, 1)
 
     def _unhold(self, gpus: tuple[int, ...]) -> None:
         for gpu in gpus:
             self._held[gpu] -= 1
-            self._claimed.add(gpu, -1)
-            # A GPU may be held for several requests of a batch, or have failed meanwhile.
-            if not self._held[gpu] and gpu not in self._away:
-                self._busy &= ~(1 << gpu)
+            self._keep(gpu, -1)
+
+    def _keep(self, gpu: int, claims: int) -> None:
+        """Count ``claims`` more on ``gpu``, which is away or held, or no longer."""
+        self._claimed.add(gpu, claims)
+        if gpu in self._away or self._held[gpu]:
+            self._kept |= 1 << gpu
+        else:
+            self._kept &= ~(1 << gpu)
 
     def _pause(self, progress: Progress) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
@@ -786,24 +804,36 @@ class Stages(Executor, Scheduler):
         del self._attempts[progress]
         self._known.forget(progress)
 
-    # -- GPUs that fail ----------------------------------------------------------------------------------------------
+    # -- GPUs that come and go -----------------------------------------------------------------------------------------
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        """Hold a GPU that is down or loads, as a launch would, until it is back."""
+        """Keep a GPU that is not open from new launches, as one that holds it would, until it is back."""
         gpu, is_away = worker.id, not worker.open
         # The cluster tells of every change, also of those within an outage: a failure during the load after a repair.
-        if is_away == (gpu in self._away):
+        # A scheduler that gives requests to workers asks whether they are open.
+        if is_away == (gpu in self._away) or self._pulled is not None:
             return
         if is_away:
             self._away.add(gpu)
-            self._busy |= 1 << gpu
-            self._claimed.add(gpu, 1)
+            self._keep(gpu, 1)
+            if worker.state != DOWN:
+                self._leave(gpu)
         else:
             self._away.remove(gpu)
-            if not self._held[gpu]:
-                self._busy &= ~(1 << gpu)
-            self._claimed.add(gpu, -1)
+            self._keep(gpu, -1)
         self._decide(now_s)
+
+    def _leave(self, gpu: int) -> None:
+        """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
+        for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
+            self._queue.remove(launch)
+            self._unclaim(launch)
+            for progress in launch.requests():
+                if launch.is_moved:
+                    write(progress, "group", launch.group)
+                self._waiting[progress] = None
+                self._policy.at_boundary(progress, self._clock._now)
+        self._lookahead.yield_gpus(1 << gpu)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.

@@ -52,6 +52,7 @@ class EarliestDeadline(GroupPolicy):
     degrees: list[Count] = field(default_factory=list)
     steps: Count = 1
     one_gpu_stages: Literal["stay", "lowest"] = "stay"
+    follows_gpus: bool = field(init=False, default=True, repr=False)
     _view: StageView = field(init=False, repr=False)
     _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
     """The requests at a boundary, by urgency."""

@@ -39,6 +39,7 @@ class Rounds(GroupPolicy):
     round_s: SomeSeconds = 2.0
     scale_up: bool = True
     degrees: list[Count] = field(default_factory=list)
+    follows_gpus: bool = field(init=False, default=True, repr=False)
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
