@@ -1,4 +1,4 @@
-"""Names of an earlier version: groups, choices, keys and classes that have other names now (conf/former.yaml)."""
+"""Former names of groups, choices, keys, values and classes (conf/former.yaml)."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,8 +19,13 @@ def table() -> dict[str, Any]:
 
 def present_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run with former names replaced by present ones."""
-    if any(target.startswith("mezzotint.") for target in _classes(config)):  # every present run has a part of ours
-        return dict(config)
+    # A run since the package is called mezzotint has a part of ours, and a plug-in of it may have any former name.
+    is_of_mezzotint = any(target.startswith("mezzotint.") for target in _classes(config))
+    return _with_values(config if is_of_mezzotint else _with_names(config))
+
+
+def _with_names(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the groups, keys, designs and classes."""
     groups: Names = table()["groups"]
     found = {groups.get(group, group): node for group, node in config.items()}
     for group, node in found.items():
@@ -37,6 +42,17 @@ def present_config(config: Mapping[str, Any]) -> dict[str, Any]:
     classes = _with_classes(found)
     assert isinstance(classes, dict)
     return classes
+
+
+def _with_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the values of settings, by their present path."""
+    present = dict(config)
+    for path, values in table()["values"].items():
+        group, _, key = path.partition(".")
+        node = config.get(group)
+        if isinstance(node, Mapping) and isinstance(node.get(key), str):
+            present[group] = {**node, key: values.get(node[key], node[key])}
+    return present
 
 
 def _of(kind: str, name: str) -> Names:

@@ -41,7 +41,7 @@ COMMANDS: dict[str, str] = {
     "plan placement": "mezzotint.sim.plan.placement_command:placement",
     "reproduce": "mezzotint.sim.papers.scorecard.command:compare",
     "reproduce addons": "mezzotint.sim.papers.addons:compare",
-    "reproduce apart": "mezzotint.sim.papers.apart:compare",
+    "reproduce disaggregated": "mezzotint.sim.papers.disaggregated:compare",
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.study:compare",
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions:compare",

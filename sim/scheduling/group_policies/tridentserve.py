@@ -181,7 +181,7 @@ class TridentServe(GroupPolicy):
             if stage.component not in self._waiting:
                 raise ConfigError(
                     f"group_policy=tridentserve: found a stage of {stage.component}, expected stages of text-encoder, "
-                    "denoiser and vae; add executor.stages=apart"
+                    "denoiser and vae; add executor.stages=disaggregated"
                 )
             seconds = self._view.cost(progress, 1, stage).seconds(0, stage.steps, stage.steps)
             self._work_s[stage.component] = self._work_s.get(stage.component, 0.0) + seconds

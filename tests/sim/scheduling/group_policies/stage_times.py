@@ -65,8 +65,8 @@ def served(
     deadline_s: float = float("inf"),
     **executor: Any,
 ) -> Engine:
-    """Return a finished run of stages apart. Requests have 64 steps, so that a step's seconds are exact in binary."""
-    stages = Stages(stages="apart", **executor)
+    """Return a finished run of disaggregated stages, of requests of 64 steps: a step's seconds are exact in binary."""
+    stages = Stages(stages="disaggregated", **executor)
     shapes = tuple(np.full(len(times), value, np.int32) for value in (64, 64, 64))
     run = engine(
         arrivals, [sum(row) for row in times], count, backend=StageTimes(times, weights, degrees),
