@@ -73,7 +73,7 @@ class Attempt:
 
     Attributes:
         group: the GPUs.
-        index: number of the stage in the plan.
+        index: index of the stage in the plan.
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
         counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
@@ -100,9 +100,9 @@ class Progress:
 
     Attributes:
         request: the request.
-        number: its number in the order of submission, for ties.
+        submission_index: its index in the order of submission, for ties.
         stages: its stages.
-        index: number of its present stage.
+        index: index of its present stage in ``stages``.
         stage: the present stage.
         left: steps of the present stage still to run.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
@@ -113,7 +113,7 @@ class Progress:
     """
 
     request: Request
-    number: int
+    submission_index: int
     stages: tuple[Stage, ...]
     paused_since_s: float = 0.0
     index: int = field(init=False, default=0)

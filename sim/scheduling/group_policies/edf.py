@@ -18,7 +18,7 @@ Urgency = tuple[float, float, int]
 
 def urgency(progress: Progress) -> Urgency:
     """Return the key of the order of deadlines; the least is the most urgent."""
-    return progress.request.deadline_s, progress.request.arrival_s, progress.number
+    return progress.request.deadline_s, progress.request.arrival_s, progress.submission_index
 
 
 def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ class EarliestDeadline(GroupPolicy):
         return min(degrees, key=lambda degree: view.remaining_s(progress, degree), default=0)
 
     def _widen(self, chosen: dict[Progress, int], free: int) -> int:
-        """Widen the most urgent chosen request that gains, again and again; return the number of GPUs that stay free."""
+        """Widen the most urgent chosen request that gains, again and again; return how many GPUs stay free."""
         while free:
             for progress, degree in chosen.items():
                 wider = self._wider(progress, degree, free)

@@ -184,7 +184,7 @@ class PreemptClass(GroupPolicy):
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         size = size_of(progress.request)
-        order = -self.priority_by_size.get(size, 0.0), progress.request.deadline_s, progress.number
+        order = -self.priority_by_size.get(size, 0.0), progress.request.deadline_s, progress.submission_index
         self._order[progress] = order
         self._standalone_s[progress] = self._view.remaining_s(progress, 1)
         self._urgent += size in self.urgent_sizes
@@ -292,7 +292,7 @@ class PreemptClass(GroupPolicy):
         if self._pausable and not (self.give_way == "demote" and self._eligible(None, idle, True)):
             for progress in self._pausable:
                 self._paused_since_s[progress] = now_s
-                heappush(self._paused, (now_s, progress.number, progress))
+                heappush(self._paused, (now_s, progress.submission_index, progress))
             self._pausable.clear()
 
     def _offers_of_new(self, idle: int, is_pressed: bool, now_s: float) -> list[tuple[Progress, list[Candidate]]]:

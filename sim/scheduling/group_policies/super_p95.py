@@ -58,5 +58,5 @@ class SuperP95(GroupPolicy):
             group.normal_s + self.tail_weight * group.tail_s,
             group.assigned_normals + self.tail_weight * group.assigned_tails,
             group.normal_s,
-            group.number,
+            group.index,
         )

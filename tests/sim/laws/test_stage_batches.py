@@ -110,7 +110,7 @@ class OldestFirst(Together):
     """Names the first to arrive as the first of the batch."""
 
     def decide(self, now_s: float) -> list[Launch]:
-        waiting = [] if self.view.claimed[0] else sorted(self.view.waiting, key=lambda each: each.number)
+        waiting = [] if self.view.claimed[0] else sorted(self.view.waiting, key=lambda item: item.submission_index)
         return [Launch(waiting[0], (0,), batch=tuple(waiting[1:]))] if waiting else []
 
 
