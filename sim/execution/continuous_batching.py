@@ -119,7 +119,7 @@ class ContinuousBatching(Executor):
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         worker_batch = self._worker_batches.pop(worker.id, None)
-        for request in [request for request, (at, *_) in self._preempted.items() if at == worker.id]:
+        for request in [request for request, (worker_id, *_) in self._preempted.items() if worker_id == worker.id]:
             del self._preempted[request]  # its latents are lost with the GPU's memory
             request.steps_left = request.steps - request.skipped
         if worker_batch is None:
@@ -304,15 +304,15 @@ class ContinuousBatching(Executor):
         self._run_stage(worker_batch, self._prepare_done, (worker_batch, slot, loads, cost), request)
 
     def _resume(self, worker: Worker, request: Request) -> Slot:
-        at, slot, left, preempted_by = self._preempted.pop(request)
-        found = (worker.id, worker.model, request.steps_left)
-        if found == (at, request.model, left):
+        worker_id, slot, steps_left, preempted_by = self._preempted.pop(request)
+        present = (worker.id, worker.model, request.steps_left)
+        if present == (worker_id, request.model, steps_left):
             return slot
         raise self._run.policy_error(
             "scheduler",
-            f"resumes the request in row {request.row}, preempted by {preempted_by} with {left} steps left, on "
-            f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {at}, for "
-            f"{request.model}: resume it there, since the cost of moving it is not modelled",
+            f"resumes the request in row {request.row}, preempted by {preempted_by} with {steps_left} steps left, on "
+            f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {worker_id}, "
+            f"for {request.model}: resume it there, since the cost of moving it is not modelled",
         )
 
     def _prepare_done(self, ended: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:

@@ -63,7 +63,7 @@ class Residency:
 
     def _at_start(self, gpu: int, model: str, memory_bytes: int) -> dict[tuple[str, str], int]:
         components = self.placed.get(gpu, (TEXT_ENCODER, DENOISER, VAE))
-        known = {(model, each): self.weights(model, each) for each in components}
+        known = {(model, component): self.weights(model, component) for component in components}
         held = {key: weights.bytes for key, weights in known.items() if weights is not None}
         # Which of them would be there is not known; none is the cautious answer, and is paid once.
         return held if sum(held.values()) <= memory_bytes else {}

@@ -101,10 +101,10 @@ class StageAddons:
         model = request.model or ""
         on_group = [Asset("model", model, model), *loras, *(() if self.is_service else nets)]
         for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_service)):
-            needed = sum(worker.backend.bytes(each) or 0 for each in assets) + activation_bytes(worker, request)
+            needed = sum(worker.backend.bytes(asset) or 0 for asset in assets) + activation_bytes(worker, request)
             memory_bytes = worker.gpu.memory_bytes
             if len(assets) > (where == "its GPU") and memory_bytes is not None and needed > memory_bytes:
-                names = ", ".join(each.name for each in assets)
+                names = ", ".join(asset.name for asset in assets)
                 return (
                     f"{names} and its activations take {needed / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of "
                     f"{where}; choose another cluster= or addons=ignore"
@@ -171,7 +171,7 @@ class StageAddons:
         parts = (self.lora_loading,) if self.is_service else (self.controlnet_placement, self.lora_loading)
         for part in parts:
             by_gpu = [part.load_addons(worker, request, ()) for worker in workers]
-            slowest = max(by_gpu, key=lambda each: sum(cost.seconds for _, cost in each))
+            slowest = max(by_gpu, key=lambda loads: sum(cost.seconds for _, cost in loads))
             loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
         return loads
 

@@ -36,8 +36,8 @@ class AssumedFeatureSimilarity:
             name = run.models[role].name
             if name in self.shares:
                 by_side = ", ".join(f"{side}: {share:g}" for side, share in sorted(self.shares[name].items()))
-                what = f"share of patch-blocks of {name} like those of the step before, by side"
-                run.assume(what, by_side, self.source)
+                key = f"share of patch-blocks of {name} like those of the step before, by side"
+                run.assume(key, by_side, self.source)
         run.assume("how independently the patches of an image are alike", self.independence, self.source)
 
     def patch_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
