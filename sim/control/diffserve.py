@@ -74,7 +74,7 @@ class DiffServe(Controller):
         while True:
             at_s += self.period_s
             yield self._run.clock.sleep_until(at_s)
-            rate_s = self._smoothed(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
+            rate_s = self._smooth(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
             self._arrived = 0
             light, heavy = self.frontend.light, self.frontend.heavy
             queued = self.scheduler.queued(light), self.scheduler.queued(heavy)
@@ -85,7 +85,7 @@ class DiffServe(Controller):
             split = {light: setting.light, heavy: self._run.cluster.gpus - setting.light}
             apply_split(self._run.cluster, split, self._run.clock.now)
 
-    def _smoothed(self, demand_s: float) -> float:
+    def _smooth(self, demand_s: float) -> float:
         before = demand_s if self._demand_s is None else self._demand_s
         self._demand_s = before + (demand_s - before) / (1 + self.smoothing)
         return self._demand_s

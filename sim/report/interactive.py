@@ -46,11 +46,11 @@ _PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 _FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """vl-convert holds the first, so that text is measured alike on every machine. The others are as wide."""
 
-ALWAYS = "\u00a0"
-"""The series of what the legend neither hides nor dims."""
+UNFILTERED_SERIES = "\u00a0"
+"""Name of the series of marks that the legend neither hides nor dims."""
 
-_SHOWN = f"datum.series === '{ALWAYS}' || indexof(shown, datum.series) >= 0"
-_LIT = f"lit === null || lit === datum.series || datum.series === '{ALWAYS}'"
+_IS_VISIBLE = f"datum.series === '{UNFILTERED_SERIES}' || indexof(shown, datum.series) >= 0"
+_IS_HIGHLIGHTED = f"lit === null || lit === datum.series || datum.series === '{UNFILTERED_SERIES}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class Limit:
     """A dashed line across a chart.
 
     Attributes:
-        series: the only series that the limit holds for; ALWAYS if it holds for all.
+        series: the only series that the limit holds for; UNFILTERED_SERIES if it holds for all.
     """
 
     value: float
     label: str
-    series: str = ALWAYS
+    series: str = UNFILTERED_SERIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ def _spec(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
             "values": frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
             "format": {"type": "csv", "parse": parse},
         },
-        "transform": [{"filter": _SHOWN}],
+        "transform": [{"filter": _IS_VISIBLE}],
         "layer": list(layers),
         "usermeta": {"legend": list(frame[SERIES].unique())},
     }
@@ -407,7 +407,8 @@ def _legend(names: Sequence[str], styles: Mapping[str, SeriesStyle]) -> Spec:
 def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequence[Field], visible: bool) -> list[Spec]:
     """Return the points if they are visible, and the one nearest to the pointer, which shows its values.
 
-    A line of ALWAYS has none. The layer that answers to the pointer is the one with `params`: a file leaves it out.
+    A line of UNFILTERED_SERIES has none. The layer that answers to the pointer is the one with `params`: a file leaves
+    it out.
     """
     place = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
     near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
@@ -417,7 +418,7 @@ def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequen
     layers[0]["params"] = [near]
     if visible:
         layers.insert(0, _layer("point", place | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
-    return [{"transform": [{"filter": f"datum.series !== '{ALWAYS}'"}]} | layer for layer in layers]
+    return [{"transform": [{"filter": f"datum.series !== '{UNFILTERED_SERIES}'"}]} | layer for layer in layers]
 
 
 def _limits(
@@ -427,7 +428,7 @@ def _limits(
     if not limits:
         return []
     rows = [{"at": limit.value, "label": limit.label, SERIES: limit.series} for limit in limits]
-    data = {"data": {"values": rows}, "transform": [{"filter": _SHOWN}]}
+    data = {"data": {"values": rows}, "transform": [{"filter": _IS_VISIBLE}]}
     drawn = {along: value.channel(field="at"), "opacity": _opacity()} | _look(styles, "color")
     text = {"y" if along == "x" else "x": {"value": 4}, "text": {"field": "label", "type": "nominal"}}
     place = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
@@ -451,13 +452,13 @@ def _interval(value: Field) -> list[Field]:
 
 
 def _look(styles: Mapping[str, SeriesStyle], *channels: Literal["color", "strokeDash", "shape"]) -> Spec:
-    """Return the encoding of the series by its colour, dash or marker; that of ALWAYS comes first."""
+    """Return the encoding of the series by its colour, dash or marker; UNFILTERED_SERIES comes first."""
     values: dict[str, list[Any]] = {
         "color": [EDGE, *(style.colour for style in styles.values())],
         "strokeDash": [[2, 3], *(_dash_px(style) for style in styles.values())],
         "shape": ["circle", *(_SHAPES[style.marker] for style in styles.values())],
     }
-    domain, base = [ALWAYS, *styles], {"field": SERIES, "type": "nominal", "legend": None}
+    domain, base = [UNFILTERED_SERIES, *styles], {"field": SERIES, "type": "nominal", "legend": None}
     return {channel: base | {"scale": {"domain": domain, "range": values[channel]}} for channel in channels}
 
 
@@ -467,4 +468,4 @@ def _dash_px(style: SeriesStyle) -> list[float]:
 
 
 def _opacity(full: float = 1.0, faint: float = _FAINT) -> Spec:
-    return {"condition": {"test": _LIT, "value": full}, "value": faint}
+    return {"condition": {"test": _IS_HIGHLIGHTED, "value": full}, "value": faint}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from mezzotint.figures.page import DASH, number
-from mezzotint.sim.metrics.header import shared, unlike_work
+from mezzotint.sim.metrics.header import split_rows, unlike_work
 from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated, as_text, collect
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
@@ -139,10 +139,10 @@ def verdict(cell: SeriesAtLoad) -> str:
     if not cell.mean("requests", "completed"):
         return "completes no request"
     words = "overloaded" if cell.is_overloaded else "too short to tell" if cell.is_undecided else "below capacity"
-    return words + (f", drops {share:.1%}" if (share := lost(cell)) > 0 else "")
+    return words + (f", drops {share:.1%}" if (share := lost_share(cell)) > 0 else "")
 
 
-def lost(cell: SeriesAtLoad) -> float:
+def lost_share(cell: SeriesAtLoad) -> float:
     """Return the share of arrived requests that were not completed."""
     arrived, completed = cell.mean("requests", "arrived"), cell.mean("requests", "completed")
     return 1 - completed / arrived if arrived and completed is not None else 0.0
@@ -182,7 +182,7 @@ def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = Mapping
     abouts = [
         replace(run.header, rests_on=text) if text else run.header for run, text in zip(runs, found_by, strict=True)
     ]
-    differing = dict(shared(abouts)[1])
+    differing = dict(split_rows(abouts)[1])
     found = []
     for name, text in abouts[0].rows:
         if values := differing.get(name):
@@ -204,10 +204,10 @@ def _with_ranges(values: Sequence[str]) -> list[str]:
     ranges = {
         mask: [sorted(set(column), key=natural) for column in zip(*rows, strict=True)] for mask, rows in alike.items()
     }
-    return ["".join(_filled(mask, ranges[mask])) for mask in (_NUMBER.sub(_MASK, text) for text in values)]
+    return ["".join(_fill_mask(mask, ranges[mask])) for mask in (_NUMBER.sub(_MASK, text) for text in values)]
 
 
-def _filled(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
+def _fill_mask(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the parts of a text whose numbers are masked, with their ranges."""
     for text, ends in zip(mask.split(_MASK), [*ranges, ()], strict=True):
         yield text

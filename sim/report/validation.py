@@ -101,7 +101,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     facts = _compare(live, simulated, device)
     text = _text(facts)
     charts = _charts(live, simulated, facts)
-    about = (("work", header(simulated.summary, config).work), ("compared", _compared(facts)))
+    about = (("work", header(simulated.summary, config).work), ("compared", _describe_comparison(facts)))
     sent = validation_page(facts, charts, STYLES, [("Errors", HEAD, _rows(facts))], about)
     files = [folder / f"validation.{ending}" for ending in ("html", "md", "json", "png")]
     with atomic_files(files, ConfigError) as (html, page, data, figure):
@@ -138,10 +138,10 @@ def _compare(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
 
 
 def _text(facts: Mapping[str, Any]) -> str:
-    return f"{_compared(facts)}\n\n{table(HEAD, _rows(facts), right=True)}"
+    return f"{_describe_comparison(facts)}\n\n{table(HEAD, _rows(facts), right=True)}"
 
 
-def _compared(facts: Mapping[str, Any]) -> str:
+def _describe_comparison(facts: Mapping[str, Any]) -> str:
     """Return what was compared."""
     return (
         f"{facts['system']} on {facts['device']}, {facts['requests']} requests; "

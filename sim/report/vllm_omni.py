@@ -33,16 +33,17 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
         "completed_requests": len(done),
         "failed_requests": len(rows) - len(done),
         "throughput_qps": len(done) / duration_s if duration_s > 0 else None,
-        "latency_mean": _known(latency_s.mean()),
-        "latency_median": _known(latency_s.median()),
-        **{f"latency_p{share}": _known(latency_s.quantile(share / 100)) for share in (50, 95, 99)},
+        "latency_mean": _finite_or_none(latency_s.mean()),
+        "latency_median": _finite_or_none(latency_s.median()),
+        **{f"latency_p{share}": _finite_or_none(latency_s.quantile(share / 100)) for share in (50, 95, 99)},
         **{f"peak_memory_mb_{name}": None for name in ("max", "mean", "median")},
     }
     queue_s = done["start_s"] - done["arrival_s"] - done["search_s"].fillna(0.0)
     stages = {"queue": queue_s.clip(lower=0.0)} | {name.removesuffix("_s"): done[name].fillna(0.0) for name in STAGES}
     for key, share in (("mean", None), ("p50", 0.5), ("p99", 0.99)):
         found[f"stage_durations_{key}"] = {
-            name: _known(values.mean() if share is None else values.quantile(share)) for name, values in stages.items()
+            name: _finite_or_none(values.mean() if share is None else values.quantile(share))
+            for name, values in stages.items()
         }
     names = (str(run.config[key]) for key in run.config if key.startswith("models.") and key.endswith(".name"))
     dataset = (run.summary["trace"] or {}).get("name")
@@ -66,5 +67,5 @@ def _slo(run: Run, arrived: int) -> dict[str, Any]:
     }
 
 
-def _known(value: Any) -> float | None:
+def _finite_or_none(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None

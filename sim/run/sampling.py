@@ -104,15 +104,15 @@ class SamplingCounter:
         guided, negative = self._guidance(guided, negative)
         inputs = self._input_images(trace, inputs, np.isnan(strength))
         if wrong := self._one_image():
-            strength = np.where(self._left_out("input images", inputs > 0, *wrong), np.nan, strength)
+            strength = np.where(self._leave_out("input images", inputs > 0, *wrong), np.nan, strength)
             inputs = np.where(np.isnan(strength), 0, inputs)
-            images = np.where(self._left_out("several images", images > 1, *wrong), 1, images)
+            images = np.where(self._leave_out("several images", images > 1, *wrong), 1, images)
         counted = {"several images": images > 1, "guidance": (guided >= 0) | negative, "input images": inputs > 0}
         if counts := {name: int(rows.sum()) for name, rows in counted.items() if rows.any()}:
             self.assume("requests whose sampling parameters are counted", counts, "columns of the trace")
         return _column(images, guided, negative, inputs, strength)
 
-    def _left_out(self, what: str, rows: Flags, why: str, remedy: str) -> Flags:
+    def _leave_out(self, what: str, rows: Flags, why: str, remedy: str) -> Flags:
         """Return ``rows``, which ask for ``what``, for the caller to leave it out; note that or refuse it."""
         if count := int(rows.sum()):
             if self.unsupported == "error":
@@ -157,7 +157,7 @@ class SamplingCounter:
         if isinstance(getattr(batching, "base", batching), PatchedSteps):  # with add-ons it is the base of the steps
             wrong = "patches of unlike guidance were not measured", "choose batching=same-size"
         if wrong is not None:
-            self._left_out("other guidance than the profile's", unlike, *wrong)
+            self._leave_out("other guidance than the profile's", unlike, *wrong)
         if wrong is not None or not unlike.any():
             return np.full_like(guided, -1), np.zeros_like(negative)
         return guided, negative
@@ -198,7 +198,7 @@ class SamplingCounter:
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
         why = f"the profile of {names} has no seconds of them, which take several times as long"
         remedy = "take a profile that was measured with them (input_images)"
-        return np.where(self._left_out("input images to edit", unlike, why, remedy), 0, inputs)
+        return np.where(self._leave_out("input images to edit", unlike, why, remedy), 0, inputs)
 
 
 def _column(

@@ -49,7 +49,7 @@ from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
-from mezzotint.sim.metrics.warmup import first_requests, periods, settled
+from mezzotint.sim.metrics.warmup import find_warmup, first_requests, periods
 from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
@@ -124,7 +124,7 @@ class Assembled:
 
     Attributes:
         alpha: of its selector; None without one.
-        warmup: first requests that are not measured; None: those that `settled` finds.
+        warmup: first requests that are not measured; None: those that `find_warmup` finds.
     """
 
     trace: Trace
@@ -196,7 +196,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         engine.progress = lambda ended: bar.update(ended - bar.n)
         simulate_s, cpu_s = engine.run()
         rows, periods_s = assembled.warmup, periods(engine.controllers)
-        warmup = settled(record.request_columns, periods_s) if rows is None else first_requests(rows)
+        warmup = find_warmup(record.request_columns, periods_s) if rows is None else first_requests(rows)
         _check_completed(engine, warmup.rows)
         bar.update(engine.rows - bar.n)
     judged: QualityEstimate | None = None

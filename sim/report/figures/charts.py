@@ -27,7 +27,7 @@ from mezzotint.sim.report.compare import (
     thin_out,
 )
 from mezzotint.sim.report.figures.palette import series_styles
-from mezzotint.sim.report.interactive import ALWAYS, Chart, Field, Limit, Spec, bars, lines, points, ranges
+from mezzotint.sim.report.interactive import UNFILTERED_SERIES, Chart, Field, Limit, Spec, bars, lines, points, ranges
 from mezzotint.sim.report.labels import natural, short_key
 from mezzotint.sim.report.runs import Floats, Run, latency_quantiles, time_series
 
@@ -287,7 +287,7 @@ def _panel(
         return []
     y = _SHARE_LATE if is_share else _COMPLETED
     if by_rate and not is_share:
-        rows += [{"series": ALWAYS, "x": rate, "value": rate} for rate in places]
+        rows += [{"series": UNFILTERED_SERIES, "x": rate, "value": rate} for rate in places]
         y = replace(y, title="Requests/min (dotted: offered)")
     is_log = bool(places) and places[0] > 0 and places[-1] / places[0] >= _LOG_RATIO
     x = Field("x", axis.title, ",.6~r")
@@ -324,7 +324,7 @@ def _limits(drawn: Sequence[SeriesAtLoad]) -> list[Limit]:
         limits = {cell.series: round(value.mean, 6) for cell in drawn if (value := cell.spread("slo", name, "limit_s"))}
         for limit in sorted(set(limits.values())):
             owners = [series for series, value in limits.items() if value == limit]
-            found.append(Limit(limit, name, owners[0] if len(owners) == 1 < len(limits) else ALWAYS))
+            found.append(Limit(limit, name, owners[0] if len(owners) == 1 < len(limits) else UNFILTERED_SERIES))
     return found
 
 

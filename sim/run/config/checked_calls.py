@@ -79,9 +79,9 @@ def _checked_class(made: Any, kind: Any) -> type | None:
             if law_of(hint) is None:
                 continue
             if isinstance(own, property):
-                body[name] = property(_checked(function, name, hint))
+                body[name] = property(_check_results(function, name, hint))
             elif inspect.isfunction(own):
-                body[name] = _checked(own, name, hint)
+                body[name] = _check_results(own, name, hint)
     if not body:
         return None
     body |= {"__slots__": (), "__module__": made.__module__, "__qualname__": made.__qualname__}
@@ -98,26 +98,26 @@ def _function(member: Any) -> Any:
     return member.fget if isinstance(member, property) else member
 
 
-def _checked(method: Callable[..., Any], name: str, hint: Any) -> Callable[..., Any]:
+def _check_results(method: Callable[..., Any], name: str, hint: Any) -> Callable[..., Any]:
     """Return ``method``, whose results must be a ``hint``; items of an iterable are checked as they are taken."""
     is_lazy = typing.get_origin(hint) is Iterable
     law = law_of(typing.get_args(hint)[0] if is_lazy else hint)
     assert law is not None
 
-    def checked(part: Any, args: Sequence[Any], found: Any) -> Any:
+    def check(part: Any, args: Sequence[Any], result: Any) -> Any:
         try:
-            return law(found)
+            return law(result)
         except Broken as broken:
-            raise _error(part, name, args, found, str(broken)) from None
+            raise _error(part, name, args, result, str(broken)) from None
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = method(self, *args, **kwargs)
+        result = method(self, *args, **kwargs)
         if not is_lazy:
-            return checked(self, args, found)
-        if not isinstance(found, Iterable):
-            raise _error(self, name, args, found, "an iterable")
-        return (checked(self, args, item) for item in found)
+            return check(self, args, result)
+        if not isinstance(result, Iterable):
+            raise _error(self, name, args, result, "an iterable")
+        return (check(self, args, item) for item in result)
 
     setattr(call, CHECKED, True)
     return call
@@ -177,7 +177,7 @@ def law_of(hint: Any) -> Law | None:
     if is_protocol(hint) and not getattr(hint, "_is_runtime_protocol", False):
         return None
     fields = _fields(hint)
-    return _instance(hint) if fields is None else _composed(hint, fields)
+    return _instance(hint) if fields is None else _law_of_fields(hint, fields)
 
 
 def _real(value: Any) -> Any:
@@ -278,7 +278,7 @@ def _is_number(hint: Any) -> bool:
     return hint in (float, int)
 
 
-def _composed(kind: type, fields: Mapping[str, Any]) -> Law:
+def _law_of_fields(kind: type, fields: Mapping[str, Any]) -> Law:
     laws = {name: law for name, hint in fields.items() if (law := law_of(hint)) is not None}
 
     def law_of_fields(value: Any) -> Any:

@@ -47,8 +47,8 @@ def readable(word: str) -> str:
         return word
     read = _read(word)
     if read is None:
-        return f"{key}={_quoted(value)}"
-    return word if not is_path or _is_text(read) else f"{key}={_quoted(value)}"
+        return f"{key}={_quote(value)}"
+    return word if not is_path or _is_text(read) else f"{key}={_quote(value)}"
 
 
 def _depth(word: str) -> int:
@@ -65,7 +65,7 @@ def _is_text(read: Override) -> bool:
     return read.is_sweep_override() or read.value() is None or isinstance(read.value(), str)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return str(QuotedString(text=value, quote=Quote.single).with_quotes())
 
 

@@ -96,7 +96,7 @@ class HandlingSettings(BaseModel):
 
     @field_validator("by_size")
     @classmethod
-    def _named(cls, by_size: dict[str, float] | None) -> dict[str, float] | None:
+    def _check_sizes(cls, by_size: dict[str, float] | None) -> dict[str, float] | None:
         return None if by_size is None else by_size_name(by_size)
 
     def handling(self) -> Handling:

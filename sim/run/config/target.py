@@ -34,7 +34,7 @@ def locate_class(target: Any, key: str, kind: Any = None) -> Any:
         made = getattr(import_part(module, where), name)
     except AttributeError:
         raise ConfigError(f"{where}: the module {module} has no {name}") from None
-    product = made if inspect.isclass(made) else _returned(made)
+    product = made if inspect.isclass(made) else _return_class(made)
     if product is None:
         raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
     import_part(str(made.__module__), where)  # its own module, if the named one only imports it
@@ -43,15 +43,15 @@ def locate_class(target: Any, key: str, kind: Any = None) -> Any:
     return _making(made, product, kind, key)
 
 
-def _returned(made: Any) -> Any:
+def _return_class(made: Any) -> Any:
     """Return the class in a function's return annotation; None without one."""
     if not inspect.isfunction(made):
         return None
     try:
-        found = typing.get_type_hints(made).get("return")
+        annotation = typing.get_type_hints(made).get("return")
     except (TypeError, NameError):
         return None
-    return found if inspect.isclass(found) and found is not type(None) else None
+    return annotation if inspect.isclass(annotation) and annotation is not type(None) else None
 
 
 def _making(made: Any, product: type, kind: Any, key: str) -> Any:

@@ -28,7 +28,7 @@ _SIGNS: Mapping[type, tuple[str, str]] = {
 }
 
 
-def _bounded(value: Any) -> Any:
+def _refuse_non_number(value: Any) -> Any:
     """Refuse booleans and NaN as a number whose annotation has bounds."""
     if isinstance(value, bool):
         raise ValueError("expected a number")
@@ -38,7 +38,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    value = _bounded(value)
+    value = _refuse_non_number(value)
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise ValueError("expected a smaller number")
     return value
@@ -91,7 +91,7 @@ def strict(hint: Any) -> Any:
         inner, *metadata = typing.get_args(hint)
         bounded = inner is int and any(isinstance(each, Le | Lt) for each in metadata)
         if bounded:
-            return Annotated[(inner, *metadata, BeforeValidator(_bounded))]
+            return Annotated[(inner, *metadata, BeforeValidator(_refuse_non_number))]
         return Annotated[(strict(inner), *metadata)]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return reduce(or_, [strict(part) for part in typing.get_args(hint)])

@@ -98,7 +98,7 @@ class CentralPull(GroupPolicy):
             self._pulling[group] = None
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        assigned = self._groups.answered(progress)
+        assigned = self._groups.remove(progress)
         if self.pulls == "answered" and not assigned.is_tail and assigned.group is not None:
             self._pulling[assigned.group] = None
 

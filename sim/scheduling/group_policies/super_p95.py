@@ -48,7 +48,7 @@ class SuperP95(GroupPolicy):
         self._groups.at_boundary(progress)
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        self._groups.answered(progress)
+        self._groups.remove(progress)
 
     def decide(self, now_s: float) -> Iterator[Launch]:
         return self._groups.launches()

@@ -149,7 +149,7 @@ class GroupQueues:
             group.tails.insert(next(later, len(group.tails)), progress)
         return group
 
-    def answered(self, progress: Progress) -> Assigned:
+    def remove(self, progress: Progress) -> Assigned:
         """Remove an answered request from its group, and return its assignment."""
         assigned = self.requests.pop(progress)
         self._count(assigned, -1)
