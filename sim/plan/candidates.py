@@ -377,14 +377,14 @@ class _Catalogue:
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
 
-    def _own(self, group: str) -> list[str]:
+    def _users_choices(self, group: str) -> list[str]:
         """Return the user's own choices of a group."""
-        return [choice.name for choice in choices(group, self._files.groups) if choice.own]
+        return [choice.name for choice in choices(group, self._files.groups) if choice.is_users]
 
     def _known_gpus(self) -> dict[str, Gpu]:
         """Return every kind of GPU: the shipped ones, and those of the user's own choices of ``cluster=``."""
         nodes = {kind: settings["cluster"]["gpu"] for kind, settings in gpus().items()}
-        for kind in self._own("cluster"):
+        for kind in self._users_choices("cluster"):
             gpu = OmegaConf.select(self._compose(f"cluster={kind}"), "cluster.gpu")
             if gpu is not None:  # else its pools may be of several kinds
                 nodes[kind] = OmegaConf.to_container(gpu, resolve=True)
@@ -412,7 +412,7 @@ class _Catalogue:
         A model on an engine is planned if it is named in full.
         """
         models: dict[str, Any] = {
-            name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
+            name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._users_choices("models")
         }
         models |= engine_models()
         for file in (CONF / "models").iterdir():

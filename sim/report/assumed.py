@@ -103,10 +103,10 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def kind_of(what: str) -> tuple[int, Kind, Mapping[str, str]] | None:
-    """Return the place, the kind and the varying parts of an assumption's name; None if no entry names it."""
-    for place, kind in enumerate(kinds()):
+    """Return the rank, the kind and the varying parts of an assumption's name; None if no entry names it."""
+    for rank, kind in enumerate(kinds()):
         if match := kind.pattern.fullmatch(what):
-            return place, kind, match.groupdict()
+            return rank, kind, match.groupdict()
     return None
 
 
@@ -125,11 +125,11 @@ def sentences(assumptions: Iterable[Stated]) -> dict[str, list[tuple[str, str]]]
         values = [stated.value for stated in members]
         systems = [] if any(not stated.systems for stated in members) else [stated.systems for stated in members]
         text = f"{what[:1].upper()}{what[1:]}: {_words(values)}."
-        place, moves = 0, "other"
+        rank, moves = 0, "other"
         if known := kind_of(what):
-            place, kind, parts = known
+            rank, kind, parts = known
             moves, text = kind.moves, _fill(kind.sentence, parts, values)
-        placed[moves].append((place, text, ", ".join(dict.fromkeys(systems))))
+        placed[moves].append((rank, text, ", ".join(dict.fromkeys(systems))))
     return {
         MOVES[moves]: [(text, systems) for _, text, systems in sorted(rows)] for moves, rows in placed.items() if rows
     }

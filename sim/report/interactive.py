@@ -150,15 +150,15 @@ def lines(
         sparse: True to mark every point; False to mark only the one nearest to the pointer.
         along: the axis along which a line runs; its band spreads along the other.
     """
-    place = {"x": x.channel(), "y": y.channel()}
+    encoding = {"x": x.channel(), "y": y.channel()}
     across, start, orient = (y, "y", "vertical") if along == "x" else (x, "x", "horizontal")
     layers, hover = [], []
     if "low" in frame:
-        band = place | _look(styles, "color") | {"opacity": _opacity(0.18, 0.03)} | _ends(across, start)
+        band = encoding | _look(styles, "color") | {"opacity": _opacity(0.18, 0.03)} | _ends(across, start)
         layers.append(_layer("area", band, orient=orient))
         hover = _interval(across)
     order = {"field": (x if along == "x" else y).column, "type": "quantitative"}
-    drawn = place | _look(styles, "color", "strokeDash") | {"opacity": _opacity(), "order": order}
+    drawn = encoding | _look(styles, "color", "strokeDash") | {"opacity": _opacity(), "order": order}
     layers.append(_layer("line", drawn, strokeWidth=_LINE_PX))
     layers += _limits(limits, styles, x, "x")
     return _spec(frame, [*layers, *_points(x, y, styles, hover, sparse)])
@@ -182,13 +182,13 @@ def points(
         connected: True to join the points of a series in the order of the rows.
         limits: horizontal lines, in units of y.
     """
-    place, layers = {"x": x.channel(), "y": y.channel()}, []
+    encoding, layers = {"x": x.channel(), "y": y.channel()}, []
     if connected:
         frame = frame.assign(row=range(len(frame)))
         order = {"order": {"field": "row", "type": "quantitative"}, "opacity": _opacity(0.6)}
-        layers.append(_layer("line", place | _look(styles, "color", "strokeDash") | order, strokeWidth=1.2))
+        layers.append(_layer("line", encoding | _look(styles, "color", "strokeDash") | order, strokeWidth=1.2))
     if "low" in frame:
-        drawn = place | _look(styles, "color") | {"opacity": _opacity()} | _ends(y, "y")
+        drawn = encoding | _look(styles, "color") | {"opacity": _opacity()} | _ends(y, "y")
         layers.append(_layer("rule", drawn, strokeWidth=1.4))
         hover = (*hover, *_interval(y))
     layers += _limits(limits, styles, y, "y")
@@ -223,8 +223,8 @@ def bars(
         look["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))
     shown = [name, *([part] if part else []), x, *hover, *(_interval(x) if "low" in frame else [])]
-    place = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
-    layers = [_layer("bar", row | look | place, height={"band": 0.72}, stroke=LIGHT)]
+    encoding = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
+    layers = [_layer("bar", row | look | encoding, height={"band": 0.72}, stroke=LIGHT)]
     end = x.channel()
     if "low" in frame:
         layers.append(_layer("rule", row | _ends(x, "x"), color=INK))
@@ -410,14 +410,14 @@ def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequen
     A line of UNFILTERED_SERIES has none. The layer that answers to the pointer is the one with `params`: a file leaves
     it out.
     """
-    place = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
+    encoding = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
     near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
     opacity = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
     shown = [field.hover() for field in (Field(SERIES, "System", ""), x, y, *hover)]
-    layers = [_layer("point", place | {"opacity": opacity, "tooltip": shown}, filled=True, size=_POINT_AREA)]
+    layers = [_layer("point", encoding | {"opacity": opacity, "tooltip": shown}, filled=True, size=_POINT_AREA)]
     layers[0]["params"] = [near]
     if visible:
-        layers.insert(0, _layer("point", place | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
+        layers.insert(0, _layer("point", encoding | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
     return [{"transform": [{"filter": f"datum.series !== '{UNFILTERED_SERIES}'"}]} | layer for layer in layers]
 
 
@@ -431,10 +431,10 @@ def _limits(
     data = {"data": {"values": rows}, "transform": [{"filter": _IS_VISIBLE}]}
     drawn = {along: value.channel(field="at"), "opacity": _opacity()} | _look(styles, "color")
     text = {"y" if along == "x" else "x": {"value": 4}, "text": {"field": "label", "type": "nominal"}}
-    place = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
+    offset = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
     return [
         data | _layer("rule", drawn, strokeDash=[5, 4]),
-        data | _layer("text", drawn | text, align="left", **place),
+        data | _layer("text", drawn | text, align="left", **offset),
     ]
 
 

@@ -86,8 +86,8 @@ def columns(runs: Sequence[Run]) -> list[Column]:
             for name in slo_multiples(runs)
         ),
         *(
-            Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False, more=at == "mean")
-            for at in ("p50", "p95", "p99", "mean")
+            Column(f"Latency {name}", "s", ("latency_s", name), better=-1, settles=False, more=name == "mean")
+            for name in ("p50", "p95", "p99", "mean")
         ),
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
@@ -183,7 +183,7 @@ def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = Mapping
         replace(run.header, rests_on=text) if text else run.header for run, text in zip(runs, found_by, strict=True)
     ]
     differing = dict(split_rows(abouts)[1])
-    found = []
+    rows = []
     for name, text in abouts[0].rows:
         if values := differing.get(name):
             said = [(phrase, run) for words, run in zip(values, runs, strict=True) for phrase in _PHRASES.split(words)]
@@ -192,8 +192,8 @@ def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = Mapping
             parts = [f"{words or DASH} ({systems})" if systems else words for words, systems in members.items()]
             more = [f"{len(parts) - _MAX_WORDS} more below"] if len(parts) > _MAX_WORDS else []
             text = "; ".join(parts[:_MAX_WORDS] + more)
-        found.append((name, text))
-    return [(name, text) for name, text in found if text], list(differing.items())
+        rows.append((name, text))
+    return [(name, text) for name, text in rows if text], list(differing.items())
 
 
 def _with_ranges(values: Sequence[str]) -> list[str]:

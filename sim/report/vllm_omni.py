@@ -28,7 +28,7 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
     done = rows[rows["outcome"] == "completed"]
     latency_s = done["finish_s"] - done["arrival_s"]
     duration_s = float(rows["finish_s"].max() - rows["arrival_s"].min()) if len(rows) else 0.0
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "duration": duration_s,
         "completed_requests": len(done),
         "failed_requests": len(rows) - len(done),
@@ -41,14 +41,14 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
     queue_s = done["start_s"] - done["arrival_s"] - done["search_s"].fillna(0.0)
     stages = {"queue": queue_s.clip(lower=0.0)} | {name.removesuffix("_s"): done[name].fillna(0.0) for name in STAGES}
     for key, share in (("mean", None), ("p50", 0.5), ("p99", 0.99)):
-        found[f"stage_durations_{key}"] = {
+        results[f"stage_durations_{key}"] = {
             name: _finite_or_none(values.mean() if share is None else values.quantile(share))
             for name, values in stages.items()
         }
     names = (str(run.config[key]) for key in run.config if key.startswith("models.") and key.endswith(".name"))
     dataset = (run.summary["trace"] or {}).get("name")
     about = {"backend": "mezzotint", "model": next(names, None), "dataset": dataset, "task": "t2i"}
-    return found | _slo(run, len(rows)) | about
+    return results | _slo(run, len(rows)) | about
 
 
 def _slo(run: Run, arrived: int) -> dict[str, Any]:

@@ -52,15 +52,15 @@ def split(trace: Trace, schedule: Schedule, preload: int) -> tuple[Trace, Schedu
     images = np.maximum(trace.column("images"), 1)
     images[:preload] = 1
     rows = np.repeat(np.arange(len(trace)), images)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(images) - images, images) + 1
+    image_number = np.arange(len(rows)) - np.repeat(np.cumsum(images) - images, images) + 1
     table = trace.table.take(rows)
     of_request = table.column("request_id").to_pylist()
-    ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, number.tolist(), strict=True)]
+    ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, image_number.tolist(), strict=True)]
     columns = {name: table.column(name) for name in table.column_names} | {"request_id": ids}
     columns["images"] = np.ones(len(rows), np.int32)
     split_trace = make(columns, name=trace.name, source=trace.source, notes=trace.notes, where="images=requests")
     times = np.repeat(schedule.times, images[preload:])
-    return split_trace, replace(schedule, times=times), number[preload:]
+    return split_trace, replace(schedule, times=times), image_number[preload:]
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class SamplingCounter:
     def _remote_controlnets(self) -> bool:
         parts = (self.executor, getattr(self.executor, "batching", None))
         placements = [getattr(part, "controlnet_placement", None) for part in parts]
-        return any(each is not None and not isinstance(each, InlineControlNets) for each in placements)
+        return any(placement is not None and not isinstance(placement, InlineControlNets) for placement in placements)
 
     def _guidance(self, guided: NDArray[Any], negative: Flags) -> tuple[NDArray[Any], Flags]:
         """Return the guidance that is counted: of each row -1, 0 or 1, and whether it has a negative prompt."""

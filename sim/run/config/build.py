@@ -21,7 +21,7 @@ from typing_extensions import get_protocol_members, is_protocol
 
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.run.config.checked_calls import checked_calls
+from mezzotint.sim.run.config.checked_calls import check_calls
 from mezzotint.sim.run.config.choices import choices
 from mezzotint.sim.run.config.plugins import TARGET
 from mezzotint.sim.run.config.target import locate_class, no_such
@@ -58,7 +58,7 @@ class Parts:
             self._building.append(name)
             self._built[name] = build(self._nodes[name], name, kind, parts=self)
             self._building.pop()
-        return checked_calls(_check_kind(self._built[name], kind, name), kind)
+        return check_calls(_check_kind(self._built[name], kind, name), kind)
 
     def refuse_unread(self, system: str) -> None:
         """Raise ConfigError if a chosen part is used by nothing in ``system``."""
@@ -102,7 +102,7 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     if lacking:
         raise ConfigError(f"{key}.{lacking[0]}: {node[TARGET]} needs this setting and nothing sets it")
     arguments = {name: _argument(value, f"{key}.{name}", hints.get(name), parts) for name, value in given.items()}
-    return checked_calls(_check_kind(target(**arguments, **wired), kind, key), kind)
+    return check_calls(_check_kind(target(**arguments, **wired), kind, key), kind)
 
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -182,7 +182,7 @@ def _takes_objects(hint: Any) -> bool:
     if typing.get_origin(hint) is typing.Annotated:
         return _takes_objects(typing.get_args(hint)[0])
     inner = typing.get_args(hint)
-    return any(_takes_objects(each) for each in inner) if inner else hint not in _PLAIN
+    return any(_takes_objects(part) for part in inner) if inner else hint not in _PLAIN
 
 
 def _item(hint: Any) -> Any:

@@ -29,14 +29,14 @@ def readable(word: str) -> str:
 
     Raises ConfigError for an unknown character in the key, or an unfinished list or quotation.
     """
-    found = _WORD.fullmatch(word)
+    match = _WORD.fullmatch(word)
     if _depth(word) > MAX_DEPTH:
         key = word.partition("=")[0][:60]
         raise ConfigError(f"{key}: found more than {MAX_DEPTH} brackets in one another; write fewer")
-    if found is None:
+    if match is None:
         _check(word)
         return word
-    key, value = found["key"], found["value"]
+    key, value = match["key"], match["value"]
     _check_key(key)
     is_path = "." in key and key.rpartition(".")[2] in PATHS
     if is_path and value.startswith("~"):

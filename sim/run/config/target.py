@@ -80,7 +80,7 @@ def _has(product: type, name: str) -> bool:
     return hasattr(product, name) or any(name in vars(base).get("__annotations__", ()) for base in product.__mro__)
 
 
-def no_such(found: type, kind: Any, key: str, lacks: Sequence[str] = ()) -> ConfigError:
-    """Return the error that ``found`` is no ``kind``, with the members that it lacks."""
+def no_such(given: type, kind: Any, key: str, lacks: Sequence[str] = ()) -> ConfigError:
+    """Return the error that ``given`` is no ``kind``, with the members that it lacks."""
     lacking = f": it lacks {', '.join(sorted(lacks))}" if lacks else ""
-    return ConfigError(f"{key}: {found.__module__}.{found.__qualname__} is no {kind.__name__}{lacking}")
+    return ConfigError(f"{key}: {given.__module__}.{given.__qualname__} is no {kind.__name__}{lacking}")
