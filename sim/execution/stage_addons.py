@@ -62,7 +62,7 @@ class StageAddons:
     _wait: RequestColumn = field(init=False, repr=False)
     _short_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     """Launches that found too few idle service GPUs, in the order in which they may take them."""
-    _held: dict[Progress, Service] = field(init=False, default_factory=dict, repr=False)
+    _services: dict[Progress, Service] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         run, placement = self.run, self.controlnet_placement
@@ -133,7 +133,7 @@ class StageAddons:
         """
         request, degree, now_s = progress.request, len(group.gpus), self.run.clock._now
         needed = self._count(request, progress.stage) * degree
-        if not needed or progress in self._held:
+        if not needed or progress in self._services:
             return True
         servers = self.run.cluster.servers
         if needed > len(servers):
@@ -148,7 +148,7 @@ class StageAddons:
             return False
         self._wait[request.row] += now_s - self._short_since_s.pop(progress, now_s)
         nets = requested_addons(self.run, request, "controlnet")
-        service = self._held[progress] = Service(assign_gpus(nets, idle, degree))
+        service = self._services[progress] = Service(assign_gpus(nets, idle, degree))
         for server in service.gpus:
             self.run.cluster.occupy(server)
         return True
@@ -160,7 +160,7 @@ class StageAddons:
         """
         run, request = self.run, progress.request
         loads: list[tuple[str, Cost]] = []
-        service = self._held.get(progress)
+        service = self._services.get(progress)
         if service is not None:
             service.from_s = min(service.from_s, now_s)
             costs = [load_controlnet(run, gpu, net, request) for net, gpus in service.assigned for gpu in gpus]
@@ -182,7 +182,7 @@ class StageAddons:
             watts: of each service GPU, as of each GPU of ``group``; NaN where it is not known.
             is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
         """
-        cluster, request, service = self.run.cluster, progress.request, self._held.pop(progress, None)
+        cluster, request, service = self.run.cluster, progress.request, self._services.pop(progress, None)
         if service is not None:
             from_s = min(service.from_s, now_s)  # it may fail before it begins
             seconds = now_s - from_s
@@ -205,7 +205,7 @@ class StageAddons:
 
     def service_gpu_s(self, progress: Progress, now_s: float) -> float:
         """Return the GPU-seconds that a launch of ``progress`` has held service GPUs."""
-        service = self._held.get(progress)
+        service = self._services.get(progress)
         return 0.0 if service is None else max(now_s - service.from_s, 0.0) * len(service.gpus)
 
     def _count(self, request: Request, stage: Stage) -> int:
