@@ -50,7 +50,7 @@ from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
-from mezzotint.sim.metrics.warmup import first_requests, periods, settled
+from mezzotint.sim.metrics.warmup import find_warmup, first_requests, periods
 from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
 from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.run.config.build import build
@@ -126,7 +126,7 @@ class Assembled:
 
     Attributes:
         alpha: of its selector; None without one.
-        warmup: first requests that are not measured; None: those that `settled` finds.
+        warmup: first requests that are not measured; None: those that `find_warmup` finds.
     """
 
     trace: Trace
@@ -198,7 +198,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         engine.progress = lambda ended: bar.update(ended - bar.n)
         simulate_s, cpu_s = engine.run()
         rows, periods_s = assembled.warmup, periods(engine.controllers)
-        warmup = settled(record.request_columns, periods_s) if rows is None else first_requests(rows)
+        warmup = find_warmup(record.request_columns, periods_s) if rows is None else first_requests(rows)
         _check_completed(engine, warmup.rows)
         bar.update(engine.rows - bar.n)
     judged: QualityEstimate | None = None
@@ -231,7 +231,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     def timeline(path: Path) -> None:
         cluster = engine.cluster
         of_kind = [f" ({gpu.name})" if len(cluster.kinds) > 1 else "" for gpu in cluster.gpu_kinds()[: cluster.gpus]]
-        names = [f"GPU {number}{kind}" for number, kind in enumerate(of_kind)]
+        names = [f"GPU {index}{kind}" for index, kind in enumerate(of_kind)]
         write_timeline(record, path, names, cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
@@ -286,15 +286,15 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
     expected = len(trace) - settings.preload
     if len(schedule.times) > expected:
-        found = f"{class_name(arrivals)} gave {len(schedule.times)} times for the {expected} requests"
-        raise ConfigError(f"arrivals: {found} of the trace; expected as many, or fewer in a closed loop")
+        surplus = f"{class_name(arrivals)} gave {len(schedule.times)} times for the {expected} requests"
+        raise ConfigError(f"arrivals: {surplus} of the trace; expected as many, or fewer in a closed loop")
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
-    images, warmup, number = images_mode(settings.images, trace), settings.warmup, None
+    images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
-        trace, schedule, number = split(trace, schedule, settings.preload)
-        warmup = None if warmup is None else int(np.searchsorted(np.cumsum(number == 1), warmup + 1))
+        trace, schedule, image_number = split(trace, schedule, settings.preload)
+        warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
     for backend in backends:
         backend.open(TraceInputs(trace))
     rows = trace
@@ -343,12 +343,15 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         frontend=frontend,
         scheduler=scheduler,
         executor=executor,
-        controllers=[each for each in controllers if each is not None],
+        controllers=[controller for controller in controllers if controller is not None],
         handling=settings.handling.handling(),
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
-    for name, column in ((IMAGE, number), (IMAGES, None if sampling is None else sampling.images[settings.preload :])):
+    for name, column in (
+        (IMAGE, image_number),
+        (IMAGES, None if sampling is None else sampling.images[settings.preload :]),
+    ):
         if column is not None and (column > 1).any():
             engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column
     _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *allocation.assumptions()])
@@ -386,8 +389,8 @@ def _split_by_role(
     if controller is not None and not policy.follows_gpus:
         raise ConfigError(
             f"controller: found {type(controller).__name__} beside the group policy {type(policy).__name__}, which "
-            "counts on the GPUs that it began with; choose controller=none, or group_policy=edf-best-fit, fixed-degree, "
-            "rounds or tetriserve"
+            "counts on the GPUs that it began with; choose controller=none, or group_policy=edf-best-fit, "
+            "fixed-degree, rounds or tetriserve"
         )
     orders_roles = controller is not None and not isinstance(controller, RentingController)
     served = {in_role(models, role).name for role in of_gpus if role != SERVER}
@@ -456,7 +459,7 @@ def _assume(
     for noted in sampling:
         engine.assume(noted.what, noted.value, noted.source)
     lists = (trace.table.column(name) for name in ("controlnets", "loras"))
-    has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
+    has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(names), 0).to_numpy() > 0 for names in lists])
     if has_addons.any() and addons == "ignore":
         engine.assume(
             "add-ons (ControlNets, LoRAs) served",
@@ -479,8 +482,8 @@ def _assume(
         try:
             json.dumps(stated.value, allow_nan=False)
         except (TypeError, ValueError) as error:
-            what = f"the value of {stated.what!r}: {error}; found {stated.value!r}"
-            raise ConfigError(f"system.assumptions: {what}") from None
+            reason = f"the value of {stated.what!r}: {error}; found {stated.value!r}"
+            raise ConfigError(f"system.assumptions: {reason}") from None
         engine.assume(stated.what, stated.value, stated.source)
 
 
@@ -537,8 +540,8 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
     controlnets, loras = (trace.table.column(name).combine_chunks() for name in ("controlnets", "loras"))
 
     def addons_of(row: int) -> Addons | None:
-        found = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
-        return found if any(found) else None
+        addons = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
+        return addons if any(addons) else None
 
     return addons_of
 
@@ -553,6 +556,6 @@ def shapes_of(trace: Trace, model: Model, shapes: str) -> Shapes:
     """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's own where known."""
     columns = []
     for name in ("width", "height", "steps", "frames"):
-        own = trace.column(name) if shapes == "trace" else np.zeros(len(trace), np.int32)
-        columns.append(np.where(own > 0, own, getattr(model, name)).astype(np.int32))
+        stated = trace.column(name) if shapes == "trace" else np.zeros(len(trace), np.int32)
+        columns.append(np.where(stated > 0, stated, getattr(model, name)).astype(np.int32))
     return tuple(columns if (columns[3] > 1).any() else columns[:3])

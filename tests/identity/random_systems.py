@@ -76,7 +76,7 @@ POLICIES: dict[str, Callable[[float], GroupPolicy]] = {
     "super-p95": lambda unit_s: SuperP95(TailQuota(every=4), 2),
     "tetriserve": lambda unit_s: TetriServe(round_s=6.0 * unit_s),
     "tetriserve-batches": lambda unit_s: TetriServe(round_s=6.0 * unit_s, max_batch=3),
-    "together": lambda unit_s: Pools(),
+    "colocated": lambda unit_s: Pools(),
     "tridentserve": lambda unit_s: TridentServe(period_s=20.0 * unit_s),
 }
 
@@ -134,7 +134,7 @@ def system(seed: int, scale: float = 1.0) -> Engine:
     }
     encode_s, load_s = unit_s * (rng.random() < 0.3), 5.0 * unit_s * (rng.random() < 0.3)
     if name in ("tridentserve", "pools") or (encode_s and rng.random() < 0.3):
-        how["stages"] = "apart"
+        how["stages"] = "disaggregated"
     parts: dict[str, Any] = {}
     if rng.random() < 0.25:
         mean_up_s, lost = float(rng.integers(40, 200)) * unit_s, ("again", "failed")[int(rng.integers(2))]

@@ -20,7 +20,7 @@ BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
 FRAMES_PER_LATENT = 4
 """Frames of a video per frame of its latent (Wan)."""
 
-Form = Literal["whole", "apart"] | list[Stage]
+Form = Literal["whole", "disaggregated"] | list[Stage]
 """The stages of a request whose plan names none, as of `Stages.stages`."""
 
 

@@ -94,8 +94,8 @@ class Stages(Executor, Scheduler):
         group_policy: which GPUs run which stage next; None for a scheduler that chooses workers.
         estimates: what the policy believes of costs; None for the true ones.
         stages: ``whole`` makes a request one stage, with text encoding in its first step and decoding in its last;
-            ``apart`` makes text encoder, denoiser and VAE stages of their own. A list names the stages in order; its
-            ``denoiser`` runs the steps of the request, the others as many as the list says.
+            ``disaggregated`` makes text encoder, denoiser and VAE stages of their own. A list names the stages in
+            order; its ``denoiser`` runs the steps of the request, the others as many as the list says.
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         migration_s: seconds in which a latent moves to other GPUs, besides its bytes.
         handover: ``blocking`` moves a latent once the next launch can start, and keeps old and new GPUs busy meanwhile.
@@ -109,7 +109,7 @@ class Stages(Executor, Scheduler):
 
     group_policy: GroupPolicy | None = None
     estimates: Estimates | None = None
-    stages: Literal["whole", "apart"] | list[Stage] = "whole"
+    stages: Literal["whole", "disaggregated"] | list[Stage] = "whole"
     forming_s: Seconds = 0.0
     migration_s: Seconds = 0.0
     handover: Literal["blocking", "background"] = "blocking"

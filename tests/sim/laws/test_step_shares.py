@@ -107,7 +107,7 @@ class Apart(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         waiting = list(self._view.waiting)
         self.expected_s += [(now_s, self._view.remaining_s(progress, 1)) for progress in waiting]
-        return [Launch(each, (each.number,), self.steps or each.left) for each in waiting]
+        return [Launch(each, (each.submission_index,), self.steps or each.left) for each in waiting]
 
 
 def apart(rows: list[tuple[float, str, int]], folder: Path, steps: int) -> tuple[Engine, Apart]:

@@ -203,7 +203,7 @@ class Abandons(EarliestDeadline):
     """Never launches the second request."""
 
     def decide(self, now_s: float) -> list[Launch]:
-        return [launch for launch in super().decide(now_s) if launch.progress.number != 1]
+        return [launch for launch in super().decide(now_s) if launch.progress.submission_index != 1]
 
 
 def test_request_that_is_never_launched_again_fails_with_the_reason() -> None:
@@ -363,8 +363,8 @@ def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs(
     class Looks(EarliestDeadline):
         def arrived(self, progress: Progress, now_s: float) -> None:
             super().arrived(progress, now_s)
-            self.first = progress if progress.number == 0 else self.first
-            if progress.number:
+            self.first = progress if progress.submission_index == 0 else self.first
+            if progress.submission_index:
                 seen.append(self._view.remaining_s(self.first, 1))
 
     Looks.__slots__ = ()

@@ -64,11 +64,11 @@ def served(
     deadline_s: float = float("inf"),
     **executor: Any,
 ) -> Engine:
-    """Return a finished run of stages apart. Requests have 64 steps, so that a step's seconds are exact in binary."""
+    """Return a finished run of disaggregated stages, of requests of 64 steps: a step's seconds are exact in binary."""
     shapes = tuple(np.full(len(times), value, np.int32) for value in (64, 64, 64))
     run = engine(
         arrivals, [sum(row) for row in times], count, backend=StageTimes(times, weights, degrees),
-        executor=Stages(policy, Scaled(), stages="apart", **executor), shapes=shapes, use_model_shape=False,
+        executor=Stages(policy, Scaled(), stages="disaggregated", **executor), shapes=shapes, use_model_shape=False,
         gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory_bytes),
     )  # fmt: skip
     run.workload.limit_s[:] = type(run.workload.limit_s)("d", [deadline_s] * len(times))
