@@ -54,7 +54,7 @@ from mezzotint.sim.metrics.recorder import HANDLING, LOADS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
-ARITHMETIC = 4
+RESULTS_VERSION = 4
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
 
 MAX_IDLE_SAMPLES = 1_000
