@@ -55,7 +55,7 @@ def _kinds(config: Mapping[str, Any]) -> list[str]:
 
 @cache
 def arithmetic() -> str:
-    """Return the digest of ``RESULTS_VERSION`` and of the results of `PROBES`, which change even if nobody raised it."""
+    """Return the digest of ``RESULTS_VERSION``, and of the results of `PROBES` in case nobody raised it."""
     found = []
     for words in PROBES:
         outcome = simulate(resolve_config(compose_config([*words, "run.dir=unnamed"])))
