@@ -3,10 +3,9 @@
 The life of a request: the clock feeds it at its arrival (``_arrive``). The front end plans it (FrontEnd.admit), which
 may take time. It enters (``_enter``): a plan without a model is answered from the cache, any other is offered to the
 scheduler. This names a worker at once, or keeps the request until a worker with capacity pulls it (``pull``). The
-executor accepts it, and calls ``end`` once; with handling the answer, and so the end, comes later. A completed image
-enters the cache after all completions of the instant (``_insert``), and the last end stops the run (``_stop``). A
-cascade judges the image before the end, and may have it enter again for another pass; a request lost with its GPU
-enters again by ``requeue``.
+executor accepts it, and calls ``end`` once. A completed image enters the cache after all completions of the instant
+(``_insert``), and the last end stops the run (``_stop``). A cascade may have the request enter again, and handling ends
+it later (mezzotint.sim.answering); a request lost with its GPU enters again by ``requeue``.
 
 The engine owns the clock; the parts make the decisions. Every part is bound to the run once, before the clock starts
 (``bind``). The engine is that run: its public methods are described in mezzotint.sim.protocols.Run.
@@ -22,12 +21,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from operator import add
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simpy
 
 from mezzotint.backends.base import Asset, Backend, BackendError, Work
+from mezzotint.sim.answering import Answering, is_cascade
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from mezzotint.sim.core.culprit import (
@@ -42,7 +42,7 @@ from mezzotint.sim.core.culprit import (
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
-from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, WHOLE, Plan
+from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
 from mezzotint.sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
 from mezzotint.sim.core.sampling import Sampling, sampled
 from mezzotint.sim.core.streams import stream
@@ -50,11 +50,11 @@ from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
-from mezzotint.sim.metrics.recorder import HANDLING, LOADS, RunRecord
+from mezzotint.sim.metrics.recorder import LOADS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 
-ARITHMETIC = 4
+RESULTS_VERSION = 4
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
 
 MAX_IDLE_SAMPLES = 1_000
@@ -62,16 +62,6 @@ MAX_IDLE_SAMPLES = 1_000
 
 MAX_CALLS_EACH = 100
 """Calls at one instant per request in the system and per GPU; more are an endless loop."""
-
-
-class Pass(NamedTuple):
-    """Seconds and joules of a cascade's first pass of a request."""
-
-    start_s: float
-    load_s: float
-    denoise_s: float
-    decode_s: float
-    energy_j: float
 
 
 class Engine:
@@ -86,13 +76,13 @@ class Engine:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_actors", "_addons", "_admit", "_answered", "_area_s", "_arrivals", "_arrived_callbacks", "_delayed",
-        "_delays_ends", "_ended", "_ended_at_sample", "_first", "_first_passes", "_frames", "_handling_s", "_height",
-        "_idle_samples", "_is_guarded", "_judge_s", "_last_progress", "_limit_s", "_lost", "_open_loop", "_parts",
-        "_pending_rows", "_plans", "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps",
-        "_think_s", "_times", "_unsearched", "_width", "_write", "arrived", "assume", "backend", "clock", "cluster",
-        "controllers", "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models",
-        "progress", "record", "rows", "sample_s", "scheduler", "seed", "similarity", "workload",
+        "_actors", "_addons", "_admit", "_answering", "_area_s", "_arrivals", "_arrived_callbacks", "_ended",
+        "_ended_at_sample", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
+        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
+        "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write",
+        "arrived", "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge",
+        "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s",
+        "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -161,13 +151,10 @@ class Engine:
         self._area_s = 0.0
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
-        is_cascade = getattr(type(frontend), "judge_s", FrontEnd.judge_s) is not FrontEnd.judge_s
-        self._judge_s = frontend.judge_s if is_cascade else None
         self._admit = frontend.admit if not handling.before_s else self._admit_later
-        self._delays_ends = is_cascade or handling.has_after
-        self._delayed: set[int] = set()
-        self._first_passes: dict[int, Pass] = {}
-        self._answered: set[int] = set()
+        self._answering: Answering | None = None
+        if is_cascade(frontend) or handling.has_after:
+            self._answering = Answering(self, frontend, self._offer_again)
         self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
@@ -360,8 +347,6 @@ class Engine:
         if self._addons is not None:
             for name in LOADS.values():
                 self.record.log(name)
-        if self.handling.has_after:
-            self._handling_s = self.add_column(HANDLING, default=0.0)
         for assumption in self.handling.assumptions():
             self.assume(assumption.what, assumption.value, assumption.source)
         self.gauge("arrived", lambda _: self.arrived)
@@ -393,10 +378,7 @@ class Engine:
             else:
                 self._unsearched = plan
         if request.skipped:
-            k, of_steps = plan.k, plan.of_steps
-            # In one number, to compare with what was run once the run is over (invariants).
-            skipped = request.skipped if request.sampling is None else round(plan.skip_fraction * request.steps)
-            self._plans[row - self._first] = k * MAX_STEPS + of_steps if k else -skipped
+            self._plans[row - self._first] = self._skip_code(request)
         # After the plan and before the offer: a controller counts what arrives, and its order may change the worker.
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
@@ -413,6 +395,13 @@ class Engine:
                 self.executor.accept(worker, request)
         else:
             self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+
+    def _skip_code(self, request: Request) -> int:
+        """Return what the plan skips in one number, to compare with what was run once the run is over (invariants)."""
+        plan, skipped = request.plan, request.skipped
+        if plan.k:
+            return plan.k * MAX_STEPS + plan.of_steps
+        return -(skipped if request.sampling is None else round(plan.skip_fraction * request.steps))
 
     def _admit_later(self, request: Request, now_s: float) -> float:
         return self.frontend.admit(request, now_s) + self.handling.before_s
@@ -491,8 +480,8 @@ class Engine:
             self.record.request_columns.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
-        # Before the record is written: it may end later, or go on.
-        if self._delays_ends and self._is_delayed(request, outcome):
+        # Before the record is written: it may end later, or go on with another try.
+        if self._answering is not None and outcome == COMPLETED and self._answering.delays(request):
             return
         clock, write = self.clock, self._write  # reading and then calling is faster than calling an attribute
         now_s = clock._now
@@ -521,63 +510,6 @@ class Engine:
                 # One arrival for each end, after the completions of the instant.
                 self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
                 break
-
-    def _is_delayed(self, request: Request, outcome: int) -> bool:
-        """Return True if ``request`` ends later, after its answer, or goes on with the next try of a cascade."""
-        row = request.row
-        if row in self._delayed:
-            self._delayed.remove(row)
-            return False
-        if self._judge_s is not None and self._is_judged(request, outcome):
-            return True
-        if outcome != COMPLETED or not self.handling.has_after:
-            return False
-        self._handling_s[row] = after_s = self.handling.answer_s(request)
-        # Where GPUs are held, the executor has waited for the answer; an artifact that is the answer itself holds none.
-        if after_s == 0.0 or not (self.handling.overlap or request.model is None):
-            return False
-        self._delayed.add(row)
-        # INSERTION: an answer comes after all completions of its instant, and before arrivals.
-        self.clock.at(self.clock._now + after_s, INSERTION, self.end, request)
-        return True
-
-    def _is_judged(self, request: Request, outcome: int) -> bool:
-        """Record the end of a pass of a cascade; return True if its image is to be judged, or the request goes on."""
-        assert self._judge_s is not None
-        now_s = self.clock._now
-        if outcome == COMPLETED and request.row not in self._answered:
-            gpus, steps = self.cluster.gpus_of(request.worker), request.steps - request.skipped
-            number, before = (1, self._first_passes[request.row]) if request.row in self._first_passes else (0, None)
-            self.attempts().add(
-                request.row, number, WHOLE, request.model or "", gpus, request.start_s, now_s, steps,
-                energy_j=request.energy_j,
-            )  # fmt: skip
-            if request.plan.then is not None:
-                self.clock.at(now_s + self._judge_s(request), COMPLETION, self._judged, request)
-                return True
-            if before is not None:
-                request.start_s = before.start_s
-                request.load_s += before.load_s
-                request.denoise_s += before.denoise_s
-                request.decode_s += before.decode_s
-                request.energy_j += before.energy_j
-        return False
-
-    def _judged(self, request: Request) -> None:
-        """End ``request``, whose image was judged, or offer it anew with the plan of the next try."""
-        then = request.plan.then
-        if then is None or not self.frontend.escalates(request, self.clock._now):
-            self._answered.add(request.row)
-            self.end(request)
-            return
-        # Kept aside, since the second pass writes the same attributes anew; _is_judged adds them up.
-        self._first_passes[request.row] = Pass(
-            request.start_s, request.load_s, request.denoise_s, request.decode_s, request.energy_j
-        )
-        request.worker = MISSING
-        request.forget_execution()
-        self.assign(request, then)
-        self._enter(request)
 
     def _write_video(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         self.record.request_columns.end(request, now_s, outcome, reason)
@@ -613,12 +545,19 @@ class Engine:
                 f"{caller()} requeues the request in row {request.row}, which was not lost; take those of Run.fail"
             )
         self._lost.remove(request.row)
-        request.worker = MISSING
-        request.forget_execution()
         # From the start: its state was in the memory of the GPU.
         request.steps_left = request.steps - request.skipped
+        self._offer_again(request, request.plan)
+
+    def _offer_again(self, request: Request, plan: Plan) -> None:
+        """Offer ``request``, which a worker had, to the scheduler anew; it runs ``plan`` as if it had never run."""
         if self._request_ended is not None:
             self._request_ended(request, self.clock._now)
+        request.worker = MISSING
+        request.forget_execution()
+        if plan is not request.plan:
+            self.assign(request, plan)
+            self._plans[request.row - self._first] = self._skip_code(request)
         self._enter(request)
 
     # -- samples and checks --------------------------------------------------------------------------------------

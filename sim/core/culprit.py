@@ -15,6 +15,7 @@ from mezzotint.sim.core.errors import SimulationError
 MACHINERY = (
     *(
         "mezzotint.sim.engine",
+        "mezzotint.sim.answering",
         "mezzotint.sim.core.clock",
         "mezzotint.sim.core.request",
         "mezzotint.sim.metrics.",

@@ -63,6 +63,8 @@ class AttemptLog:
     energy_j: list[float] = field(default_factory=list)
     batch: list[int] = field(default_factory=list)
     is_exclusive: bool = False
+    _kept: dict[int, int] = field(default_factory=dict)
+    """Trace row -> attempts in the log when its last try but the present one ended."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -94,14 +96,23 @@ class AttemptLog:
         self.energy_j.append(energy_j)
         self.batch.append(batch)
 
+    def keep(self, row: int) -> None:
+        """End a try of ``row``, which is to have another: a GPU that fails then does not lose its attempts so far."""
+        self._kept[row] = len(self)
+
     def lose(self, row: int, arrival_s: float) -> None:
-        """Take the attempts of ``row``, which arrived at ``arrival_s``, out of its stages: their work is lost."""
-        for at in reversed(range(len(self))):
+        """Take the attempts of the present try of ``row``, which arrived at ``arrival_s``, out of its stages: their
+        work is lost."""
+        for at in reversed(range(self._kept.get(row, 0), len(self))):
             # Attempts are in the order of their ends, so none before this one is of the request.
             if self.until_s[at] < arrival_s:
                 return
             if self.row[at] == row:
                 self.stage[at] = MISSING
+
+    def of_last_try(self) -> NDArray[np.bool_]:
+        """Return True for each attempt of the last try of its request."""
+        return np.arange(len(self)) >= np.array([self._kept.get(row, 0) for row in self.row], np.int64)
 
     def by_component(
         self, arrival_s: NDArray[np.float64], first: int, counted: NDArray[np.bool_]

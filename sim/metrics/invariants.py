@@ -380,7 +380,8 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
         )
     component, stage = np.asarray(log.component), np.asarray(log.stage)
     denoises = (stage != MISSING) & ((component == WHOLE) | (component == DENOISER))
-    ran = np.bincount(place, np.where(denoises, np.asarray(log.steps), 0), len(on_gpu))
+    # A request has the steps of its last plan: earlier tries of a cascade ran others.
+    ran = np.bincount(place, np.where(denoises & log.of_last_try(), np.asarray(log.steps), 0), len(on_gpu))
     steps = columns["steps"] - columns["skipped"]
     bad = _first(on_gpu & (ran != steps))
     if bad is not None:

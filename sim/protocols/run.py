@@ -48,6 +48,8 @@ class AttemptLog(Protocol):
 
     def lose(self, row: int, arrival_s: float) -> None: ...
 
+    def keep(self, row: int) -> None: ...
+
 
 class Log(Protocol):
     """A log of events that belong to no request, each with its duration."""

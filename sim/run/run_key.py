@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mezzotint.backends.profile import find, shipped
 from mezzotint.files.document import parse
-from mezzotint.sim.engine import ARITHMETIC
+from mezzotint.sim.engine import RESULTS_VERSION
 from mezzotint.sim.metrics.cost import list_prices
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.config.options import resolve_config
@@ -55,7 +55,7 @@ def _kinds(config: Mapping[str, Any]) -> list[str]:
 
 @cache
 def arithmetic() -> str:
-    """Return the digest of ``ARITHMETIC`` and of the results of `PROBES`, which change even if nobody raised it."""
+    """Return the digest of ``RESULTS_VERSION``, and of the results of `PROBES` in case nobody raised it."""
     results = []
     for words in PROBES:
         outcome = simulate(resolve_config(compose_config([*words, "run.dir=unnamed"])))
@@ -64,7 +64,7 @@ def arithmetic() -> str:
             stream.write_table(outcome.requests)
         numbers = {key: value for key, value in outcome.summary.items() if key not in ("wall", "assumptions")}
         results.append([hashlib.sha256(sink.getvalue()).hexdigest(), numbers])
-    return combine(ARITHMETIC, results)
+    return combine(RESULTS_VERSION, results)
 
 
 @cache

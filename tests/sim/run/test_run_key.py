@@ -51,13 +51,13 @@ def test_comment_changes_no_key_and_changed_arithmetic_changes_every_key(copied:
     steps.write_text(
         steps.read_text().replace("extrapolate, self.service_factor, folders)", "extrapolate, 1.001, folders)")
     )
-    assert key_of(copied) != ours, "although nobody raised ARITHMETIC"
+    assert key_of(copied) != ours, "although nobody raised RESULTS_VERSION"
 
 
 def test_arithmetic_version_is_in_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key.arithmetic.__wrapped__()
     assert before == key.arithmetic()
-    monkeypatch.setattr(key, "ARITHMETIC", key.ARITHMETIC + 1)
+    monkeypatch.setattr(key, "RESULTS_VERSION", key.RESULTS_VERSION + 1)
     assert key.arithmetic.__wrapped__() != before
 
 
