@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mezzotint.sim.core.culprit import part_name, part_names
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
 from mezzotint.sim.core.request import COMPLETED
@@ -94,8 +94,11 @@ def check(run: FinishedRun) -> None:
     _check_littles_law(run, columns)
 
 
-def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> SimulationError:
-    """Return the error of a run without further events in which some request did not end (invariant 3)."""
+def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> SimulationError | ConfigError:
+    """Return the error of a run without further events in which some request did not end (invariant 3).
+
+    A ConfigError if a controller left no GPU in a role that requests wait for: its split is a setting.
+    """
     ended = int(np.count_nonzero(run.record.request_columns["outcome"]))
     running = {worker.id: worker.running for worker in run.cluster.workers if worker.running}
     roles = run.cluster.roles()
@@ -108,7 +111,10 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
         if waiting == open_requests:
             what += ": all of those have ended, so Cluster.release was not called"
     elif emptied:
-        what = f"{run.last_order[emptied[0]]}; leave one for the queue"
+        return ConfigError(
+            f"controller: {run.last_order[emptied[0]]}, and {waiting} requests still wait; leave one for the queue, or "
+            "choose a scheduler= whose other workers take them"
+        )
     elif waiting < open_requests:
         what = (
             f"{part_name(run.parts, 'scheduler')} dropped {open_requests - waiting} requests: it neither handed them "

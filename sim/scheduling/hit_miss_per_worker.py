@@ -7,6 +7,7 @@ from itertools import cycle
 
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import GROUPED
 from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 Queue = deque[Request]
@@ -65,7 +66,11 @@ class HitMissPerWorker(Scheduler):
         self._restart_turns()
         left = self._unassigned
         self._unassigned = deque()
-        if worker.role == self.miss_role:
+        if worker.state == GROUPED:
+            # Its group has another queue (test_group_takes_the_queues_of_its_gpus).
+            left.extend(self._misses.pop(worker, ()))
+            left.extend(self._hits.pop(worker, ()))
+        elif worker.role == self.miss_role:
             if self._for_hits is not None:
                 left.extend(self._hits.pop(worker, ()))
         elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.running):

@@ -50,6 +50,7 @@ from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Ent
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
@@ -296,10 +297,16 @@ class Stages(Executor, Scheduler):
         """Return None: with a group policy no GPU pulls a request, since the policy decides what all of them run."""
 
     def accept(self, worker: Worker, request: Request) -> None:
-        if self._pulled is None or len(worker.gpus) > 1:
+        if self._pulled is None:
             raise SimulationError(
-                f"executor=stages was handed the request in row {request.row} for {worker}; it takes requests for one "
-                "GPU each, and those of a group policy from nobody"
+                f"executor=stages was handed the request in row {request.row} for {worker}; with a group policy it "
+                "takes requests from nobody"
+            )
+        if len(worker.gpus) > 1:
+            raise ConfigError(
+                f"scheduler: the request in row {request.row} was given to {worker} of {len(worker.gpus)} GPUs, and "
+                "executor=stages takes one GPU from a scheduler; choose group_policy=fixed-degree scheduler=stages, or "
+                "another executor="
             )
         reason = self._refusal(request)
         if reason:
@@ -936,6 +943,13 @@ class Stages(Executor, Scheduler):
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self._waiting, *(progress for launch in self._queue for progress in launch.requests())]
+        served = {in_role(self._run.models, worker.role).name for worker in self._run.cluster.workers}
+        for request in (progress.request for progress in left):
+            if request.model not in served:
+                raise ConfigError(
+                    f"controller: no GPU is left in a role with {request.model}, which the request in row "
+                    f"{request.row} waits for under the group policy; leave one, or choose controller=none"
+                )
         self._waiting.clear()
         self._queue.clear()
         why = f"{class_name(self._policy)} never launched it again"

@@ -1,0 +1,90 @@
+"""Refuse parts that cannot work together, before the run: the pairs of docs/reference/parts.md that no part can see."""
+
+from collections.abc import Mapping, Sequence
+
+from mezzotint.sim.control.instances import RentingController
+from mezzotint.sim.control.monitor import GlobalMonitor
+from mezzotint.sim.control.one_group import OneGroup
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+
+
+def check_together(
+    failures: Controller | None, controller: Controller | None, scheduler: Scheduler, executor: Executor
+) -> None:
+    """Raise ConfigError if a controller cannot work with the other parts."""
+    if isinstance(controller, RentingController) and failures is not None:
+        raise ConfigError(
+            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
+            "choose failures=none or controller=none"
+        )
+    moves_work = controller is not None and not isinstance(controller, OneGroup)
+    if moves_work and isinstance(getattr(scheduler, "discipline", None), ShortestRemaining):
+        does = "gives GPUs back" if isinstance(controller, RentingController) else "changes the roles of GPUs"
+        raise ConfigError(
+            f"discipline: found one that preempts beside a controller that {does}, and moving a preempted "
+            "request is not modelled; choose another discipline= or controller=none"
+        )
+    if isinstance(executor, Stages) and isinstance(controller, OneGroup):
+        raise ConfigError(
+            "controller: found OneGroup, which groups GPUs for the whole run, beside executor=stages, which groups "
+            "them for each stage; choose controller=none and group_policy=fixed-degree, or executor=sequential"
+        )
+    _check_monitor(controller, scheduler, executor)
+
+
+def _check_monitor(controller: Controller | None, scheduler: Scheduler, executor: Executor) -> None:
+    """Raise ConfigError if hits wait for small GPUs, all of which MoDM's monitor may turn large (quality mode)."""
+    if not isinstance(controller, GlobalMonitor) or controller.mode != "quality":
+        return
+    waits = "controller.mode: found quality, which may leave no GPU with a small model, and hits wait for one"
+    if isinstance(scheduler, HitMiss) and not scheduler.large_takes_hits:
+        raise ConfigError(
+            f"{waits} under scheduler=hit-miss; choose scheduler=hit-miss-shared, or controller=modm-throughput"
+        )
+    if isinstance(executor, Stages) and executor.group_policy is not None:
+        raise ConfigError(f"{waits} under a group policy; choose controller=modm-throughput, or no group_policy=")
+
+
+def check_roles(
+    frontend: FrontEnd,
+    scheduler: Scheduler,
+    controller: Controller | None,
+    of_gpus: Sequence[str],
+    models: Mapping[str, Model],
+) -> None:
+    """Raise ConfigError if a scheduler that queues by role has a queue that no GPU serves.
+
+    Args:
+        of_gpus: the role of each GPU at the start. Another controller than OneGroup may change it.
+    """
+    if not isinstance(scheduler, HitMiss | HitMissPerWorker):
+        return
+    model = in_role(models, scheduler.miss_role).name
+    if isinstance(scheduler, HitMissPerWorker) and isinstance(frontend, Direct) and models[frontend.role].name != model:
+        raise ConfigError(
+            f"frontend.role: found {frontend.role}, and scheduler=hit-miss-per-worker gives all but hits to the role "
+            f"{scheduler.miss_role}; choose frontend=direct-large, or scheduler=fcfs"
+        )
+    if controller is not None and not isinstance(controller, OneGroup):
+        return
+    roles = set(of_gpus) & set(models) if controller is None else {controller.role}
+    has = f"found GPUs in the role {' and '.join(sorted(roles))} alone"
+    if scheduler.miss_role not in roles:
+        raise ConfigError(
+            f"allocation: {has}, and the scheduler gives misses to the role {scheduler.miss_role}; choose "
+            "allocation=last-small or fixed-split, or scheduler=fcfs"
+        )
+    waits_for_small = isinstance(scheduler, HitMiss) and not scheduler.large_takes_hits
+    if waits_for_small and isinstance(frontend, CachedFrontEnd) and roles == {scheduler.miss_role}:
+        raise ConfigError(
+            f"allocation: {has}, and scheduler=hit-miss gives hits to other roles; choose allocation=last-small or "
+            "fixed-split without a controller of groups, or scheduler=hit-miss-shared"
+        )
