@@ -66,11 +66,11 @@ class HitMissPerWorker(Scheduler):
         self._restart_turns()
         left = self._unassigned
         self._unassigned = deque()
-        if worker.state == GROUPED:
-            # Its group has another queue (test_group_takes_the_queues_of_its_gpus).
-            left.extend(self._misses.pop(worker, ()))
-            left.extend(self._hits.pop(worker, ()))
-        elif worker.role == self.miss_role:
+        for queues in (self._misses, self._hits):
+            # A group has a queue of its own (test_a_group_takes_the_requests_queued_at_its_gpus).
+            for grouped in [member for member in queues if member.state == GROUPED]:
+                left.extend(queues.pop(grouped))
+        if worker.role == self.miss_role:
             if self._for_hits is not None:
                 left.extend(self._hits.pop(worker, ()))
         elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.running):
