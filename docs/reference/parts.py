@@ -89,10 +89,10 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
     "frontend=cascade-sd-turbo": CASCADE,
     "frontend=cascade-sdxs": CASCADE,
     "controlnet_placement=*": {"addons": "serve"},
-    "controlnet_placement=service": {"scheduler": "groups", "allocation": "controlnet-servers"},
-    "controlnet_placement=shared": {"allocation": "controlnet-servers"},
+    "controlnet_placement=service": {"addons": "serve", "scheduler": "groups", "allocation": "controlnet-servers"},
+    "controlnet_placement=shared": {"addons": "serve", "allocation": "controlnet-servers"},
     "lora_loading=*": {"addons": "serve"},
-    "lora_loading=async": {"lora_fetch": "link"},
+    "lora_loading=async": {"addons": "serve", "lora_fetch": "link"},
     "allocation=cascade": {"frontend": "cascade-sd-turbo"},
     "allocation=controlnet-servers": {"controlnet_placement": "shared"},
     "allocation=last-small": {"frontend": "modm"},
@@ -106,10 +106,12 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
 """Choice -> the choices that it is tried with, unless the other of a pair says otherwise, besides ``with`` of groups."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "executor=continuous-batching": {"max_batch": 2},
     "executor=static-batch": {"max_batch": 32},
     "failures=outages": {"outages": {1: [[2.0, 30.0]], 3: [[1.0, 20.0]]}},
     "failures=random": {"mean_up_s": 20.0, "mean_down_s": 20.0},
-    "controller=autoscale-*": {"startup_s": 2.0},
+    "controller=autoscale-*": {"startup_s": 2.0, "period_s": 2.0, "start_gpus": 2},
+    "controller=autoscale-foresight": {"startup_s": 2.0},
     "controller=modm-*": {"period_s": 10.0},
     "controller=timetable": {"at": {3.0: {"large": 5, "small": 3}}},
     "group_policy=pools": {"pools": {"text-encoder": 1, "denoiser": 6, "vae": 1}},
@@ -165,17 +167,25 @@ OTHER_MODELS = {"cascade": ("heavy", "light"), "": ("large", "small")}
 """The beginning of a front end's name -> the roles of the models that it takes."""
 
 
+PRELOAD = 8
+"""First requests, which fill caches and are not served."""
+
+
+def _new_prompt(row: int) -> str:
+    return hashlib.sha256(str(row).encode()).hexdigest()
+
+
 @cache
 def made_trace() -> Trace:
-    """Return requests of three sizes with prompts that return, ControlNets and LoRAs: a burst, a pause, a trickle."""
-    arrivals_s = [0.15 * row for row in range(24)] + [60.0 + row for row in range(12)]
+    """Return requests of three sizes with prompts that return, ControlNets and a LoRA: a burst, a pause, a trickle."""
+    arrivals_s = [0.0] * PRELOAD + [0.05 * row for row in range(36)] + [60.0 + row for row in range(12)]
     rows = range(len(arrivals_s))
     words = ("a red fox in snow", "a city at night", "a bowl of fruit", "portrait of a sailor")
     sides = [SIZES[row * 2 % 3] for row in rows]
     return make(
         {
             "request_id": [f"r{row}" for row in rows], "arrival_s": arrivals_s,
-            "prompt": [words[row % 4] for row in rows], "width": sides, "height": sides, "steps": [STEPS] * len(rows),
+            "prompt": [words[row % 4] if row % 3 or row < PRELOAD else _new_prompt(row) for row in rows], "width": sides, "height": sides, "steps": [STEPS] * len(rows),
             "controlnets": [[f"net-{row % 2}"] if row % 3 else [] for row in rows],
             "loras": [["lora"] for row in rows],
             "priority": [row % 2 for row in rows],
@@ -198,7 +208,7 @@ def base() -> dict[str, Any]:
     """Return the configuration that the parts are set in: vanilla on eight GPUs, with the made-up times."""
     words = ("run.dir=unused", "models=sdxl", "cluster=h100", "cluster.count=8", "arrivals=trace", "trace.requests=9")
     plain = OmegaConf.to_container(compose_config([*words, f"backend.folder={scratch().name}"]), resolve=True)
-    return plain | {"shapes": "trace", "sample_s": 1.0, "slo": ["8s"]}  # type: ignore[operator,no-any-return]
+    return plain | {"shapes": "trace", "sample_s": 1.0, "slo": ["2x"], "preload": PRELOAD}  # type: ignore[operator,no-any-return]
 
 
 @cache
@@ -209,12 +219,10 @@ def parts() -> tuple[Part, ...]:
 
 
 def _of(table: Mapping[str, Mapping[str, Any]], part: Part) -> Mapping[str, Any]:
-    """Return what ``table`` says of ``part``, its last row first: * stands for any end of a name."""
-    row: dict[str, Any] = {}
-    for name, values in table.items():
-        if str(part) == name or (name.endswith("*") and str(part).startswith(name[:-1])):
-            row |= values
-    return row
+    """Return what ``table`` says of ``part``: its own row, else that of a name whose end is *."""
+    if str(part) in table:
+        return table[str(part)]
+    return next((row for name, row in table.items() if name[-1] == "*" and str(part).startswith(name[:-1])), {})
 
 
 def with_needs(*pair: Part) -> Chosen:
@@ -284,10 +292,18 @@ class Tried(NamedTuple):
     results: Mapping[str, str] = {}
 
 
+CONSTANT = "constant"
+
+
+def _digest(values: list[Any]) -> str:
+    """Return a digest of ``values``, or `CONSTANT` if all are equal."""
+    return hashlib.sha256(repr(values).encode()).hexdigest() if len(set(map(str, values))) > 1 else CONSTANT
+
+
 def _digests(outcome: Outcome) -> dict[str, str]:
     tables = {"requests": outcome.requests, "cluster": outcome.cluster, "attempts": outcome.attempts}
     return {
-        f"{name}.{column}": hashlib.sha256(repr(table[column].to_pylist()).encode()).hexdigest()
+        f"{name}.{column}": _digest(table[column].to_pylist())
         for name, table in tables.items()
         if table is not None
         for column in table.column_names

@@ -253,7 +253,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     scheduler = _scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
-    check_together(controllers[0], controllers[1], scheduler, executor)
+    check_together(controllers[0], controllers[1], frontend, scheduler, executor)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")

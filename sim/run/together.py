@@ -5,21 +5,38 @@ from collections.abc import Mapping, Sequence
 from mezzotint.sim.control.instances import RentingController
 from mezzotint.sim.control.monitor import GlobalMonitor
 from mezzotint.sim.control.one_group import OneGroup
+from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.papers.modm.hindsight import Hindsight
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
+from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.fcfs import Fcfs
+from mezzotint.sim.scheduling.groups import WorkerGroups
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 
 
+ORDERS_ROLES = (GlobalMonitor, Timetable, Hindsight)
+"""Controllers that order GPUs from one role to another."""
+
+IGNORES_ROLES = (Fcfs, DynamicBatching, MlperfBatching, WorkerGroups)
+"""Schedulers that give a request to any GPU, which then loads the model of the request."""
+
+
 def check_together(
-    failures: Controller | None, controller: Controller | None, scheduler: Scheduler, executor: Executor
+    failures: Controller | None,
+    controller: Controller | None,
+    frontend: FrontEnd,
+    scheduler: Scheduler,
+    executor: Executor,
 ) -> None:
-    """Raise ConfigError if a controller cannot work with the other parts."""
+    """Raise ConfigError if a controller cannot work with the other parts, or would be without effect on them."""
     if isinstance(controller, RentingController) and failures is not None:
         raise ConfigError(
             "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
@@ -37,20 +54,41 @@ def check_together(
             "controller: found OneGroup, which groups GPUs for the whole run, beside executor=stages, which groups "
             "them for each stage; choose controller=none and group_policy=fixed-degree, or executor=sequential"
         )
-    _check_monitor(controller, scheduler, executor)
+    if isinstance(controller, ORDERS_ROLES) and isinstance(scheduler, IGNORES_ROLES):
+        raise ConfigError(
+            f"scheduler: found {type(scheduler).__name__}, which gives a request to any GPU whatever its role, beside "
+            f"the controller {type(controller).__name__}, which orders roles; choose scheduler=hit-miss-shared, "
+            "hit-miss-per-worker or per-worker, or controller=none"
+        )
+    if isinstance(controller, GlobalMonitor | Hindsight) and _serves_one_model(frontend):
+        raise ConfigError(
+            f"controller: found {type(controller).__name__}, which splits GPUs between misses on one model and hits on "
+            f"another, beside a front end ({type(frontend).__name__}) of one model; choose frontend=modm, or "
+            "controller=none"
+        )
+    if isinstance(controller, Hindsight) or (isinstance(controller, GlobalMonitor) and controller.mode == "quality"):
+        _check_hits_run(controller, scheduler, executor)
 
 
-def _check_monitor(controller: Controller | None, scheduler: Scheduler, executor: Executor) -> None:
-    """Raise ConfigError if hits wait for small GPUs, all of which MoDM's monitor may turn large (quality mode)."""
-    if not isinstance(controller, GlobalMonitor) or controller.mode != "quality":
-        return
-    waits = "controller.mode: found quality, which may leave no GPU with a small model, and hits wait for one"
+def _serves_one_model(frontend: FrontEnd) -> bool:
+    if isinstance(frontend, CachedFrontEnd):
+        return frontend.hit_role == frontend.miss_role
+    return isinstance(frontend, Direct)
+
+
+def _check_hits_run(controller: Controller, scheduler: Scheduler, executor: Executor) -> None:
+    """Raise ConfigError if hits wait for a small model, and ``controller`` may give every GPU the large one."""
+    waits = f"controller: found {type(controller).__name__}, which may leave no GPU with a small model"
     if isinstance(scheduler, HitMiss) and not scheduler.large_takes_hits:
         raise ConfigError(
-            f"{waits} under scheduler=hit-miss; choose scheduler=hit-miss-shared, or controller=modm-throughput"
+            f"{waits}, and hits wait for one under scheduler=hit-miss; choose scheduler=hit-miss-shared, or "
+            "controller=modm-throughput"
         )
     if isinstance(executor, Stages) and executor.group_policy is not None:
-        raise ConfigError(f"{waits} under a group policy; choose controller=modm-throughput, or no group_policy=")
+        raise ConfigError(
+            f"{waits}, and hits wait for one under a group policy; choose controller=modm-throughput, or no "
+            "group_policy="
+        )
 
 
 def check_roles(
