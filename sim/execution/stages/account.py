@@ -1,6 +1,6 @@
 """The account of stages: what launches did, as busy time of GPUs, attempts, and shares of requests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
@@ -23,7 +23,7 @@ class Account:
     """Records the attempts of stages, and the moves between them. A request's shares add up over its attempts."""
 
     run: Run
-    costs: StageCosts
+    costs: Mapping[str, StageCosts]
     _log: AttemptLog = field(init=False, repr=False)
     _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
 
@@ -44,7 +44,7 @@ class Account:
         """Record ``attempt`` of the requests of ``batch``, which ended."""
         first, group = batch[0], attempt.group
         stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
-        cost = self.costs.cost(first.request, stage, len(group.gpus), len(batch))
+        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), len(batch))
         # As the costs add up, not as instants differ: a sum does not depend on when it begins
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).
         if len(batch) == 1:
@@ -98,7 +98,7 @@ class Account:
         if from_s < now_s:
             stage, joules = progress.stage, None
             if group is progress.group:  # else it moved
-                cost = self.costs.cost(progress.request, stage, len(group.gpus), batch)
+                cost = self.costs[group.gpu.name].cost(progress.request, stage, len(group.gpus), batch)
                 joules = _joules(cost, now_s - from_s)
             self._record(progress, group, stage.component, "lost", from_s, now_s, joules)
 

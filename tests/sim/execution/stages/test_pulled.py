@@ -50,10 +50,13 @@ def test_pulled_requests_run_as_sequential() -> None:
         "system=vanilla trace.requests=1500 controller=autoscale-utilisation",
         "system=vanilla trace=mix shapes=trace trace.requests=800 scheduler=per-worker discipline=fifo "
         "router=least-requests",
+        "system=vanilla cluster=pools trace.requests=1000 arrivals.rate_rpm=14",
+        "system=modm-throughput cluster=pools cache.capacity=150 trace.requests=1000 arrivals.rate_rpm=20 "
+        "scheduler=hit-miss-per-worker",
     ],
 )
 def test_controllers_and_routers_see_the_same_workers(words: str) -> None:
-    """Roles that change and GPUs that are rented, drained and lost, to the byte."""
+    """Roles that change, GPUs that are rented, drained and lost, and several kinds, to the byte."""
     fast, definition = (simulated(*words.split(), *more) for more in ((), ("executor=stages",)))
     assert definition.requests.select(fast.requests.column_names).equals(fast.requests)
     assert definition.cluster.select(fast.cluster.column_names).equals(fast.cluster)
