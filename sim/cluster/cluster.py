@@ -47,7 +47,7 @@ class Cluster:
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
         "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
         "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
-        "held", "idle", "kinds", "last_order", "least_loaded", "models", "servers",
+        "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
     )  # fmt: skip
 
     def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
@@ -70,7 +70,7 @@ class Cluster:
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
         """Role -> the class that took its last worker away, how and when, in words."""
-        self.held: set[tuple[str, str]] = set()
+        self.models_held: set[tuple[str, str]] = set()
         """Kind of GPU and model, of each model that a GPU held."""
 
     def open(
@@ -466,7 +466,7 @@ class Cluster:
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)
 
-    def hold(self, group: Worker, model: str) -> None:
+    def set_model(self, group: Worker, model: str) -> None:
         for number in group.gpus:
             if self._gpu_workers[number].model != model:
                 self._install(self._gpu_workers[number], model)
@@ -498,7 +498,7 @@ class Cluster:
             self._move(worker, OFF)
             self._worker_changed(worker, self._clock._now)
 
-    def order(self, instance: int, startup_s: float, now_s: float) -> None:
+    def start_instance(self, instance: int, startup_s: float, now_s: float) -> None:
         members = self._instance(instance)
         self._check_now("orders", members, now_s)
         self._record.decisions.append((now_s, "rent", {"gpus": [worker.id for worker in members]}))
@@ -511,7 +511,7 @@ class Cluster:
                 self._worker_changed(worker, now_s)
                 self._pull_later(worker)
 
-    def give_back(self, instance: int, now_s: float) -> None:
+    def stop_instance(self, instance: int, now_s: float) -> None:
         members = self._instance(instance)
         self._check_now("gives back", members, now_s)
         self._record.decisions.append((now_s, "give back", {"gpus": [worker.id for worker in members]}))
@@ -568,7 +568,7 @@ class Cluster:
     def _name_model(self, worker: Worker, model: str) -> None:
         models = self._record.usage_log.models
         worker.model_code = models.setdefault(model, len(models))
-        self.held.add((worker.gpu.name, model))
+        self.models_held.add((worker.gpu.name, model))
 
     def record_busy(
         self,

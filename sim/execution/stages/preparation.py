@@ -53,7 +53,7 @@ class Preparation:
         if cluster.lacks(group, model):
             cost = load(group, Asset("model", model, model))
             spend(cost.seconds, "load", cost.joules)
-            cluster.hold(group, model)
+            cluster.set_model(group, model)
         if self._is_charged(progress, model, group.gpu.name):
             loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:

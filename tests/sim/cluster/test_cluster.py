@@ -252,7 +252,7 @@ def test_workers_are_groups_without_their_gpus_and_no_gpu_that_leaves() -> None:
     rented = opened(100)
     rented.rent(1)
     rented.take(rented.workers[0])
-    rented.give_back(0, 0.0)
+    rented.stop_instance(0, 0.0)
     assert rented.workers == []
 
 
@@ -384,9 +384,9 @@ def refusal_to_take(prepare: Any) -> str:
             "finishes its requests and then changes its role",
         ),
         (lambda cluster, worker: cluster.rent(0), "is off"),
-        (lambda cluster, worker: cluster.rent(0) or cluster.order(0, 60.0, 0.0), "is starting"),
+        (lambda cluster, worker: cluster.rent(0) or cluster.start_instance(0, 60.0, 0.0), "is starting"),
         (
-            lambda cluster, worker: cluster.take(worker) or cluster.rent(1) or cluster.give_back(0, 0.0),
+            lambda cluster, worker: cluster.take(worker) or cluster.rent(1) or cluster.stop_instance(0, 0.0),
             "was given back",
         ),
     ],

@@ -243,7 +243,7 @@ CONTROLLERS = [
         ("YieldsNumber", {"live": yields_five}, '{part}: Invalid yield value "5"'),
         ("NoGenerator", {"bind": lambda self, run: run.process(5)}, "raised ValueError: 5 is not a generator"),
         ("GivesAllBack", {"bind": lambda self, run: (their.Controller.bind(self, run), run.cluster.rent(4)),
-                          "act": lambda self, _: [self.cluster.give_back(instance, 60.0) for instance in range(4)]},
+                          "act": lambda self, _: [self.cluster.stop_instance(instance, 60.0) for instance in range(4)]},
          "gave back the last worker of role 'large' at 60"),
         ("SetsArrived", {"arrived": lambda self, request, now_s: setattr(self.run, "arrived", self.run.arrived + 1)},
          "sets arrived of the run to 2"),

@@ -44,7 +44,7 @@ def test_no_launch_loads_the_model_of_another_role(policy: str, monkeypatch: pyt
     def loads(*_: object) -> None:
         raise AssertionError("a launch runs on a GPU of another role")
 
-    monkeypatch.setattr(Cluster, "hold", loads)
+    monkeypatch.setattr(Cluster, "set_model", loads)
     words = "trace.requests=400", "preload=100", "arrivals.rate_rpm=14", "slo=[5x]"
     outcome = simulated("system=modm-throughput", *words, *ON_GROUPS, f"group_policy={policy}")
     assert outcome.attempts is not None
@@ -90,7 +90,7 @@ class GivesBack(Controller):
 
     def bind(self, run: Run) -> None:
         run.cluster.rent(2)
-        run.clock.at(12.0, CONTROL, lambda _: run.cluster.give_back(1, 12.0))
+        run.clock.at(12.0, CONTROL, lambda _: run.cluster.stop_instance(1, 12.0))
 
 
 POOLS = "cluster=pools", "models=sdxl", "cluster.pools=[{gpu: h800, count: 2}, {gpu: mi210, count: 4}]"
