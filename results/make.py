@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from mezzotint.sim.papers.addons import STUDY as ADDONS
-from mezzotint.sim.papers.apart import STUDY as APART
 from mezzotint.sim.papers.autoscaling.study import STUDY as AUTOSCALING
 from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import STUDY as COMPOSITIONS
+from mezzotint.sim.papers.disaggregated import STUDY as DISAGGREGATED
 from mezzotint.sim.papers.elastic.study import STUDY as ELASTIC
 from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scaling import STUDY as SCALING
@@ -23,7 +23,7 @@ from mezzotint.sim.papers.video.study import STUDY as VIDEO
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (ADDONS, APART, AUTOSCALING, CASCADE, COMPOSITIONS, ELASTIC, HARDWARE, SCALING, STAGES, VIDEO)
+STUDIES = (ADDONS, AUTOSCALING, CASCADE, COMPOSITIONS, DISAGGREGATED, ELASTIC, HARDWARE, SCALING, STAGES, VIDEO)
 
 
 def make(folder: Path) -> None:

@@ -353,7 +353,10 @@ class Engine:
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: self.waiting)
         self.gauge("busy", self.cluster.busy)
-        for bind in (self.frontend.bind, scheduler.bind, self.executor.bind, *(each.bind for each in self.controllers)):
+        parts = {id(self.frontend): self.frontend.bind, id(scheduler): scheduler.bind}
+        # By part: one may be both scheduler and executor.
+        parts |= {id(self.executor): self.executor.bind} | {id(each): each.bind for each in self.controllers}
+        for bind in parts.values():
             bind(self)
 
     # -- the path of a request -----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def requested_addons(run: Run, request: Request, kind: str) -> list[Asset]:
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
     """Return the add-ons that ``requests`` ask for."""
-    return {asset for each in requests for asset in addons(each.model or "", *(each.addons or NO_ADDONS))}
+    return {asset for request in requests for asset in addons(request.model or "", *(request.addons or NO_ADDONS))}
 
 
 def load(worker: Worker, asset: Asset) -> Cost:

@@ -86,8 +86,10 @@ class AsyncLoading(LoraLoading):
         return self._ready_s[request.row]
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
-        pending = [each for each in active if each.row in self._ready_s]
-        return min((max(self._last_step_without(each) - _steps_done(each), 1) for each in pending), default=None)
+        pending = [request for request in active if request.row in self._ready_s]
+        return min(
+            (max(self._last_step_without(request) - _steps_done(request), 1) for request in pending), default=None
+        )
 
     def _last_step_without(self, request: Request) -> int:
         """Return the step before which the LoRAs must be merged; at least the last step runs with them."""

@@ -94,7 +94,7 @@ class InlineControlNets(ControlNetPlacement):
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
         if not self._swap_costs:
             return plain
-        return total([plain, *(self._swap_costs[each.row] for each in active if each.row in self._swap_costs)])
+        return total([plain, *(self._swap_costs[request.row] for request in active if request.row in self._swap_costs)])
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
         self._swap_costs.pop(request.row, None)

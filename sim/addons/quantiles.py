@@ -26,10 +26,10 @@ class QuantileSampler:
     _grid: Sequence[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = list(self.quantiles)
-        if len(found) < 2 or found != sorted(found) or found[0] < 0:
-            raise ConfigError(f"{self.key}: found {found}, expected two or more numbers from 0 in ascending order")
-        self._grid = np.linspace(0.0, 1.0, len(found)).tolist()
+        values = list(self.quantiles)
+        if len(values) < 2 or values != sorted(values) or values[0] < 0:
+            raise ConfigError(f"{self.key}: found {values}, expected two or more numbers from 0 in ascending order")
+        self._grid = np.linspace(0.0, 1.0, len(values)).tolist()
 
     @property
     def ends(self) -> list[float]:

@@ -43,10 +43,10 @@ class ServiceGpus(ControlNetPlacement):
             costs = [cost for gpu in gpus if (cost := load_controlnet(self._run, gpu, net, request)) is not None]
             if costs:
                 loads.append(("controlnet", costs[0]))
-        return loads if len(loads) < 2 else [max(loads, key=lambda each: each[1].seconds)]
+        return loads if len(loads) < 2 else [max(loads, key=lambda load: load[1].seconds)]
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        nets = max((len(requested_addons(self._run, each, "controlnet")) for each in active), default=0)
+        nets = max((len(requested_addons(self._run, request, "controlnet")) for request in active), default=0)
         if not nets:
             return plain
         parts = step_parts(self._run, worker, active, self._faster)
@@ -60,7 +60,7 @@ class ServiceGpus(ControlNetPlacement):
         if self.keep_resident:
             return
         for gpu in gpus:
-            for asset in [each for each in gpu.resident if each.kind == "controlnet"]:
+            for asset in [resident for resident in gpu.resident if resident.kind == "controlnet"]:
                 self._run.cluster.evict(gpu, asset)
 
 

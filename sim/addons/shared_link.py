@@ -39,8 +39,8 @@ class SharedLink(LoraFetch):
 
     def bind(self, run: Run) -> None:
         self._run = run
-        what = "fetching LoRAs over one link: seconds before the first byte, bytes per second of all"
-        run.assume(what, [self.latency_s, self.bytes_per_s], "lora_fetch")
+        key = "fetching LoRAs over one link: seconds before the first byte, bytes per second of all"
+        run.assume(key, [self.latency_s, self.bytes_per_s], "lora_fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
         self._advance(now_s)
@@ -107,8 +107,8 @@ class NodeDisk(LoraFetch):
         self.remote.bind(run)
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        found = self._disks.setdefault(worker.id, Cache(self.files, self.eviction)).use(asset.name)
-        return (self.disk if found else self.remote).seconds(worker, asset, now_s)
+        is_on_disk = self._disks.setdefault(worker.id, Cache(self.files, self.eviction)).use(asset.name)
+        return (self.disk if is_on_disk else self.remote).seconds(worker, asset, now_s)
 
     def expected_s(self, worker: Worker, asset: Asset) -> float:
         return self.remote.expected_s(worker, asset)

@@ -80,25 +80,27 @@ class SharedServers(ControlNetPlacement):
 
     def _load(self, net: Asset, request: Request) -> tuple[Worker, Cost]:
         """Load ``net`` onto the emptiest server on which it fits beside the ControlNets in use; evict others, LRU."""
-        held = {server: sum(server.resident.values()) for server in self._run.cluster.servers}
-        for server in sorted(held, key=lambda each: (held[each], each.id)):
+        used_bytes = {server: sum(server.resident.values()) for server in self._run.cluster.servers}
+        for server in sorted(used_bytes, key=lambda server: (used_bytes[server], server.id)):
             with suppress(WorkFailed):
                 cost = load_controlnet(self._run, server, net, request, self._in_use.keys())
                 assert cost is not None
                 return server, cost
         raise WorkFailed(
-            f"the ControlNet {net.name} fits on none of the {len(held)} servers beside the ControlNets in use; "
+            f"the ControlNet {net.name} fits on none of the {len(used_bytes)} servers beside the ControlNets in use; "
             "raise allocation.servers, or choose another cluster="
         )
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        run, calls = self._run, [net for each in active for net in requested_addons(self._run, each, "controlnet")]
+        run = self._run
+        calls = [net for request in active for net in requested_addons(run, request, "controlnet")]
         if not calls:
             return plain
         parts = step_parts(run, worker, active[:1], self._faster)
         now_s, done_s, standalone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in calls:
-            server = min((each for each in run.cluster.servers if net in each.resident), key=attrgetter("busy_until_s"))
+            holders = [server for server in run.cluster.servers if net in server.resident]
+            server = min(holders, key=attrgetter("busy_until_s"))
             run.cluster.admit(server, net, 0)  # marks it as most recently used
             from_s = max(server.busy_until_s, now_s)  # calls come in the order of the clock: this is its whole queue
             run.cluster.record_busy(server, from_s, from_s + parts.controlnet_s, "controlnet")
@@ -109,7 +111,7 @@ class SharedServers(ControlNetPlacement):
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
         # Between two steps, other workers may call the same servers.
-        return 1 if any(each.addons is not None and each.addons.controlnets for each in active) else None
+        return 1 if any(request.addons is not None and request.addons.controlnets for request in active) else None
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
         if request.row in self._active_rows:

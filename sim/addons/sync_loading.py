@@ -111,10 +111,10 @@ def refuse_mixed(
 ) -> None:
     """Raise SimulationError if ``active`` run with the ``merged`` LoRAs and ``request`` asks for other ``loras``."""
     if active:
-        asked, found = (", ".join(asset.name for asset in which) or "(none)" for which in (loras, merged))
+        asked, in_weights = (", ".join(asset.name for asset in assets) or "(none)" for assets in (loras, merged))
         raise SimulationError(
             f"a request for the LoRAs {asked} (row {request.row}) was given to worker {worker.id}, whose running "
-            f"requests use the LoRAs {found}; a scheduler must keep LoRAs apart"
+            f"requests use the LoRAs {in_weights}; a scheduler must keep LoRAs apart"
         )
 
 

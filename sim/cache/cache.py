@@ -99,8 +99,8 @@ class ArtifactCache:
     _ks: tuple[int, ...] = field(init=False, default=())
     """K of the stored states, ascending."""
     _bits: dict[int, int] = field(init=False, default_factory=dict, repr=False)
-    """K -> its bit in ``_held``."""
-    _held: list[int] = field(init=False, default_factory=list, repr=False)
+    """K -> its bit in ``_stored_bits``."""
+    _stored_bits: list[int] = field(init=False, default_factory=list, repr=False)
     """Bits of the states still stored, for each entry ever made (8 bytes each). Entries evicted in turn are neighbours,
     so a look seldom leaves the processor's cache."""
     _has_artifacts: bool = field(init=False, default=False)
@@ -196,12 +196,12 @@ class ArtifactCache:
         if self.lifetime_s is not None:
             self._expire(request.arrival_s, self.lifetime_s)
         row = request.row
-        found = self._index.find(0 if self._codes is None else self._codes[row], row, request.arrival_s)
-        if found is None:
+        nearest = self._index.find(0 if self._codes is None else self._codes[row], row, request.arrival_s)
+        if nearest is None:
             return None
-        entry, product = found
-        held = self._entries.get(entry)
-        return Match(entry, None if held is None else held.row, self.similarity.similar(product))
+        entry_id, product = nearest
+        entry = self._entries.get(entry_id)
+        return Match(entry_id, None if entry is None else entry.row, self.similarity.similar(product))
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> StartState | None:
         """Return the state of ``match`` with the largest stored K' up to ``k`` (NIRVANA, 5.4: holes), or None. A final
@@ -216,12 +216,12 @@ class ArtifactCache:
         # bisect_right: a state at K itself is usable (test_artifact_cache_matches_a_linear_search_of_a_list).
         usable = bisect_right(self._ks, k)
         # The highest of the usable bits that is set: the largest stored K' up to K.
-        place = (self._held[match.entry] & (1 << usable) - 1).bit_length()
-        if place < usable:
+        rank = (self._stored_bits[match.entry] & (1 << usable) - 1).bit_length()
+        if rank < usable:
             self._holes[request.row] = True
-        if place == 0:
+        if rank == 0:
             return None
-        largest_k = self._ks[place - 1]
+        largest_k = self._ks[rank - 1]
         self.eviction.used(match.entry << K_BITS | largest_k)
         return StartState(largest_k, age_s, None if entry.artifact is None else entry.artifact[largest_k])
 
@@ -248,9 +248,9 @@ class ArtifactCache:
                     self._evict_to(self.capacity - size, request.row, now_s)
                 except TypeError as error:
                     self._refuse_victims(f"named what is no list of items ({error})")
-        held = self._held
-        entry = len(held)
-        held.append((1 << len(self._ks)) - (1 << first))
+        stored_bits = self._stored_bits
+        entry = len(stored_bits)
+        stored_bits.append((1 << len(self._ks)) - (1 << first))
         row = request.row
         partition = 0 if self._codes is None else self._codes[row]
         self._entries[entry] = CacheEntry(row, now_s, partition, request.made)
@@ -263,7 +263,7 @@ class ArtifactCache:
     def _evict_to(self, max_items: int, row: int, now_s: float) -> None:
         """Evict until ``max_items`` items are left. Raises SimulationError for victims that are not stored, or a wrong
         number of them."""
-        held, bits, by_prompt, expired = self._held, self._bits, self.evict_by == "prompt", self._expired
+        stored_bits, bits, by_prompt, expired = self._stored_bits, self._bits, self.evict_by == "prompt", self._expired
         items, left_bits = self.items, 0
         while items > max_items or (by_prompt and left_bits):
             # One by one with ``prompt``, since only the state after an eviction tells if its entry is empty.
@@ -274,22 +274,22 @@ class ArtifactCache:
                 self._refuse_victims(f"named {len(victims)} items when {wanted} had to go")
             items -= wanted
             for victim in victims:
-                number = victim >> K_BITS
+                entry_id = victim >> K_BITS
                 bit = bits.get(victim & K_MASK, 0)
-                if not (0 <= number < len(held) and held[number] & bit):
+                if not (0 <= entry_id < len(stored_bits) and stored_bits[entry_id] & bit):
                     k = victim & K_MASK
-                    self._refuse_victims(f"named item {victim} (entry {number}, K = {k}), which is not in the cache")
-                if number < expired:
-                    # The policy was not told that it left: another one goes in its place.
-                    held[number] ^= bit
+                    self._refuse_victims(f"named item {victim} (entry {entry_id}, K = {k}), which is not in the cache")
+                if entry_id < expired:
+                    # It expired, which the policy was not told: another item is evicted in its place.
+                    stored_bits[entry_id] ^= bit
                     items += 1
                     continue
-                held[number] = left_bits = held[number] ^ bit
+                stored_bits[entry_id] = left_bits = stored_bits[entry_id] ^ bit
                 if not left_bits:
-                    entry = self._entries.pop(number)
-                    self._index.remove(entry.partition, number, entry.row, now_s)
+                    entry = self._entries.pop(entry_id)
+                    self._index.remove(entry.partition, entry_id, entry.row, now_s)
                 elif self._has_artifacts:
-                    artifact = self._entries[number].artifact
+                    artifact = self._entries[entry_id].artifact
                     if artifact is not None:
                         del artifact[victim & K_MASK]
         self._evictions[row] = self.items - items
@@ -299,16 +299,16 @@ class ArtifactCache:
         """Delete the entries of ``lifetime_s`` or older. Their bits stay until the eviction names them, which it is not
         told of."""
         # Entries are numbered as they come, so the first one that is young enough ends the search.
-        for number in range(self._expired, len(self._held)):
-            entry = self._entries.get(number)
+        for entry_id in range(self._expired, len(self._stored_bits)):
+            entry = self._entries.get(entry_id)
             if entry is not None:
                 if now_s - entry.created_s < lifetime_s:
-                    self._expired = number
+                    self._expired = entry_id
                     return
-                del self._entries[number]
-                self.items -= self._held[number].bit_count()
-                self._index.remove(entry.partition, number, entry.row, now_s)
-        self._expired = len(self._held)
+                del self._entries[entry_id]
+                self.items -= self._stored_bits[entry_id].bit_count()
+                self._index.remove(entry.partition, entry_id, entry.row, now_s)
+        self._expired = len(self._stored_bits)
 
     def _refuse_victims(self, what: str) -> NoReturn:
         raise SimulationError(f"the eviction ({class_name(self.eviction)}) {what}")

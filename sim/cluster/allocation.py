@@ -103,8 +103,8 @@ class FixedSplit(Allocation):
         if self.large is not None:
             return []
         planned = [self.hit_rate, self.steps_left]
-        what = "hit rate and share of steps left that the split is planned for"
-        return [Assumption(what, planned, "MoDM's artifact")]
+        name = "hit rate and share of steps left that the split is planned for"
+        return [Assumption(name, planned, "MoDM's artifact")]
 
     def _large_by_rule(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> int:
         large, small = in_role(models, self.miss_role), in_role(models, self.hit_role)
@@ -116,12 +116,12 @@ class FixedSplit(Allocation):
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
 
 
-def _check_split(key: str, found: int, gpus: int) -> None:
+def _check_split(key: str, count: int, gpus: int) -> None:
     if gpus < 2:
         raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
-    if not 1 <= found <= gpus - 1:
+    if not 1 <= count <= gpus - 1:
         raise ConfigError(
-            f"allocation.{key}: found {found} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have one"
+            f"allocation.{key}: found {count} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have one"
         )
 
 

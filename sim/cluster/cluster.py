@@ -13,7 +13,22 @@ from mezzotint.sim.core.culprit import caller, calling_kind, innermost_kind, par
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
-from mezzotint.sim.core.worker import DRAINING, OFF, ON, STARTING, GuardedWorker, Worker
+from mezzotint.sim.core.worker import (
+    BACKLOG,
+    DISBANDED,
+    DOWN,
+    DRAINING,
+    GROUPED,
+    LEAVING,
+    LOADING,
+    OFF,
+    ON,
+    REASONS,
+    SERVICE,
+    STARTING,
+    GuardedWorker,
+    Worker,
+)
 from mezzotint.sim.metrics.recorder import RunRecord
 from mezzotint.sim.metrics.usage_log import PACK
 from mezzotint.sim.protocols.cluster import SERVER
@@ -30,8 +45,8 @@ class Cluster:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
-        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_rental_since_s",
-        "_request_gpus", "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
+        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
+        "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
         "held", "idle", "kinds", "last_order", "least_loaded", "models", "servers",
     )  # fmt: skip
 
@@ -52,7 +67,6 @@ class Cluster:
         self._is_rented = False
         self._kept_roles = ""
         self._worker_class: type[Worker] = Worker
-        self._rental_since_s: dict[Worker, float] = {}
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
         """Role -> the class that took its last worker away, how and when, in words."""
@@ -90,8 +104,7 @@ class Cluster:
         for worker in self._request_gpus:
             self._install(worker, worker.model)
         for worker in self.servers:
-            worker.closed = True
-            worker.update_open()
+            self._move(worker, SERVICE)
             worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
 
     @property
@@ -100,11 +113,10 @@ class Cluster:
 
     @property
     def workers(self) -> list[Worker]:
-        if self._is_rented:
-            return [worker for worker in self._request_gpus if worker.rental == ON]
-        if not self._live_groups:
+        if not self._live_groups and not self._is_rented:
             return list(self._request_gpus)
-        return [*(worker for worker in self._request_gpus if worker.group is None), *self._live_groups]
+        away = (GROUPED, STARTING, LEAVING, OFF)
+        return [*(worker for worker in self._request_gpus if worker.state not in away), *self._live_groups]
 
     def roles(self) -> list[str]:
         return [worker._role for worker in self.workers]
@@ -125,13 +137,15 @@ class Cluster:
     def busy(self, now_s: float) -> int:
         busy = 0
         for worker in self._request_gpus:  # sampled every minute of simulated time: written for speed
-            if worker.running or worker.loading:
+            if worker.running:
                 busy += 1
         for worker in self.servers:
             busy += worker.running > 0 or worker.busy_until_s > now_s
         for group in self._live_groups:
-            if group.running or group.loading:
+            if group.running:
                 busy += len(group.gpus)
+        for worker in self._loads:
+            busy += len(worker.gpus)
         return busy
 
     def serving(self) -> bool:
@@ -164,20 +178,22 @@ class Cluster:
         if worker.open:
             pull = self._pull  # reading and then calling is faster than calling an attribute
             pull(worker)
-        elif not running and worker.next_role is not None:
+        elif not running:
+            self._follow_order(worker)
+
+    def _follow_order(self, worker: Worker) -> None:
+        """Follow the order that waited for the last request of ``worker`` to leave."""
+        if worker.state == DRAINING:
             self._load(worker)
-        elif not running and worker.rental == DRAINING:
-            self._end_drained(worker)
+        elif worker.state == LEAVING:
+            self._end_leaving(worker)
 
     def mark_free(self, worker: Worker) -> None:
         """Add ``worker``, which has capacity and no request to take, to the free ones; if it has drained, load."""
-        if worker.draining:
+        if worker.state == BACKLOG:
             # Its own queue first: nobody else would serve it (test_partial_batch_finishes_before_its_worker_loads).
             if not self._has_backlog(worker):
-                worker.draining = False
-                worker.update_open()
-                if not worker.running:
-                    self._load(worker)
+                self._load_when_idle(worker)
         elif worker.bucket is None:
             self._free.add(worker)
 
@@ -196,23 +212,23 @@ class Cluster:
 
     def _raise_not_free(self, worker: Worker) -> NoReturn:
         who = part_name(self._parts, "scheduler")
-        if worker.group is not None:
-            reason = f"is one of the GPUs of {worker.group}"
-        elif not worker.max_batch:
-            reason = "was disbanded"
-        elif worker.next_role is not None or worker.loading:
-            reason = "drains or loads for another role"
-        elif worker.down:
-            reason = "failed and is not back"
-        elif worker.rental != ON:
-            reason = f"is {worker.rental}"
-        elif worker.closed:
-            reason = "runs a batch"
-        else:
-            reason = f"has {worker.running} of at most {worker.max_batch} running"
+        full = f"has {worker.running} of at most {worker.max_batch} running"
+        reason = full if worker.open else self._reason(worker)
         raise SimulationError(
             f"{who} gave a request to {worker}, which {reason}; ask Cluster.least_loaded or Cluster.idle"
         )
+
+    def _reason(self, worker: Worker) -> str:
+        """Say why ``worker``, which is not open, takes no request."""
+        if worker.state == GROUPED:
+            return f"is one of the GPUs of {next(group for group in self._live_groups if worker.id in group.gpus)}"
+        return REASONS[worker.state]
+
+    def _move(self, worker: Worker, state: str) -> None:
+        """Put ``worker`` into ``state``; every change of state passes here."""
+        worker.state = state
+        worker.update_open()
+        self._record.usage_log.state_changed(worker.id, state, self._clock._now)
 
     def guard(self) -> None:
         """Refuse changes of workers by others, where a class from outside the package sees them."""
@@ -236,11 +252,9 @@ class Cluster:
         if role not in self.models:
             raise SimulationError(f"{caller()} orders {worker} to {role!r}; expected one of {', '.join(self.models)}")
         self._check_now("orders", worker, now_s)
-        if worker.role == SERVER:
-            raise SimulationError(f"{caller()} orders {worker}, which serves ControlNets; its role cannot change")
-        if worker.group is not None or not worker.max_batch:
-            what = "was disbanded" if worker.group is None else f"is one of the GPUs of {worker.group}"
-            raise SimulationError(f"{caller()} orders {worker}, which {what}")
+        self._check_not_rented("orders to another role")
+        if worker.state in (GROUPED, DISBANDED, SERVICE):
+            raise SimulationError(f"{caller()} orders {worker}, which {self._reason(worker)}; its role cannot change")
         if role == worker.role:
             return
         worker.backend.require(self.models[role].name)
@@ -252,22 +266,31 @@ class Cluster:
             what = f"ordered the last worker of role {worker.role!r} elsewhere at {now_s} s"
             self.last_order[worker.role] = f"{caller()} {what}"
         worker._role = role
-        worker.draining = False
-        if worker.down:
-            pass  # repair loads the model
-        elif in_role(self.models, role).name == worker.model and not worker.loading:
-            # Ordered back before it began to load: its model is still there.
-            worker.next_role = None
-            self._pull_later(worker)
-        else:
-            worker.next_role = role
-            # A load that runs goes on: its end sees the new role (test_order_during_a_load_starts_a_second_load).
-            if not worker.loading and self._has_backlog(worker):
-                worker.draining = True
-            elif not worker.running and not worker.loading:
-                self._load(worker)
-        worker.update_open()
+        # A repair, and the end of a load that runs, see the new role (test_order_during_a_load_starts_a_second_load).
+        if worker.state not in (DOWN, LOADING):
+            if in_role(self.models, role).name == worker.model:
+                # Ordered back before it began to load: its model is still there.
+                self._move(worker, ON)
+                self._pull_later(worker)
+            elif self._has_backlog(worker):
+                self._move(worker, BACKLOG)
+            else:
+                self._load_when_idle(worker)
         self._worker_changed(worker, now_s)
+
+    def _load_when_idle(self, worker: Worker) -> None:
+        """Let ``worker`` load the model of its role, once its running requests have left."""
+        if worker.running:
+            self._move(worker, DRAINING)
+        else:
+            self._load(worker)
+
+    def _check_not_rented(self, what: str) -> None:
+        if self._is_rented:
+            raise ConfigError(
+                f"controller: found one that orders and gives back single GPUs, and {what}; choose another scheduler= "
+                "or failures=none, or controller=none"
+            )
 
     def _check_now(self, does: str, worker: object, now_s: float) -> None:
         if now_s != self._clock._now:
@@ -278,9 +301,9 @@ class Cluster:
     def _load(self, worker: Worker) -> None:
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
-        # Closed before the load is scheduled: nothing may join it in between.
-        worker.next_role, worker.loading = None, True
-        worker.update_open()
+        if worker.state != STARTING:  # which includes its first load
+            # Before the load is scheduled: nothing may join it in between.
+            self._move(worker, LOADING)
         cost = on_all_gpus(worker, worker.backend.load(Asset("model", model, model)))
         worker.resident.clear()
         loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
@@ -291,13 +314,10 @@ class Cluster:
         model, from_s, cost, _ = self._loads.pop(worker)
         self._install(worker, model)
         self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
-        worker.loading, worker.next_role = False, None
-        if worker.rental == STARTING:
-            worker.rental = ON
-        worker.update_open()
         if in_role(self.models, worker.role).name != model:  # ordered elsewhere while it loaded
             self._load(worker)
             return
+        self._move(worker, ON)
         self._worker_changed(worker, self._clock._now)
         self._pull_later(worker)
 
@@ -305,7 +325,7 @@ class Cluster:
         for worker in list(self._loads):
             self._interrupt_load(worker)
         for worker in self._gpu_workers:
-            self._record_rental(worker)
+            self._record.usage_log.state_changed(worker.id, "", self._clock._now)
 
     def _interrupt_load(self, worker: Worker) -> None:
         now_s = self._clock._now
@@ -324,40 +344,33 @@ class Cluster:
     def fail(self, worker: Worker, now_s: float) -> None:
         """Take ``worker`` down. Raises SimulationError if it is down, in a group, or has running requests."""
         self._check_now("fails", worker, now_s)
+        self._check_not_rented("GPUs that fail")
         if worker.running:
             raise SimulationError(f"{caller()} fails {worker} with {worker.running} requests running; use Run.fail")
-        if worker.down or worker.group is not None or len(worker.gpus) > 1:
-            what = "is down already" if worker.down else "serves in a group, of which no GPU can fail"
+        if worker.state in (DOWN, GROUPED, SERVICE) or len(worker.gpus) > 1:
+            what = "is a group, of which no GPU can fail" if len(worker.gpus) > 1 else self._reason(worker)
             raise SimulationError(f"{caller()} fails {worker}, which {what}")
         remove(worker)
         if worker in self._loads:
             self._interrupt_load(worker)
-        worker.running, worker.next_role = 0, None
-        worker.loading = worker.draining = worker.closed = False
-        worker.down = True
-        worker.update_open()
+        worker.closed = False
+        self._move(worker, DOWN)
         self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
         self._worker_changed(worker, now_s)
 
     def repair(self, worker: Worker, now_s: float) -> None:
         self._check_now("repairs", worker, now_s)
-        if not worker.down:
+        if worker.state != DOWN:
             raise SimulationError(f"{caller()} repairs {worker}, which is not down")
-        worker.down = False
-        # Down is over, and the load keeps it closed: its memory was lost.
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
-        self._load(worker)
+        self._load(worker)  # its memory was lost
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
         self._check_may_order()
         model = in_role(self.models, role).name
         self._check_now("forms a group of", list(workers), now_s)
-        if self._is_rented:
-            raise ConfigError(
-                "controller: found one that orders and gives back single GPUs, and a worker group of several; choose "
-                "another scheduler=, or controller=none"
-            )
+        self._check_not_rented("a worker group of several")
         if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
             raise SimulationError(
                 f"{caller()} wants a group of {list(workers)}; expected two or more different workers"
@@ -375,25 +388,18 @@ class Cluster:
         # Sorted, so that the same GPUs are the same group in whatever order they are named.
         first, others = (sorted(worker.id for worker in part) for part in (workers[:stepping], workers[stepping:]))
         members = (*first, *others)
-        group = self._group_of.get((role, stepping, members))
-        if group is None:
-            number = len(self._gpu_workers) + len(self._groups)
-            gpu, backend = workers[0].gpu, workers[0].backend
-            group = self._worker_class(number, role, model, self._max_batch, members, gpu=gpu, backend=backend)
-            group.denoisers = stepping
-            self._groups.append(group)
-            self._group_of[role, stepping, members] = group
-        group.max_batch = self._max_batch
-        group.update_open()
+        group = self._group_of_gpus(members, stepping, role)
+        group._role, group.model, group.max_batch = role, model, self._max_batch
+        self._move(group, ON)
         self._live_groups[group] = None
         for worker in workers:
             remove(worker)
-            worker.group, worker.max_batch = group, 0
-            worker.update_open()
+            worker.max_batch = 0
+            self._move(worker, GROUPED)
             # Spans of the group and of its GPUs share their time: neither may record what the other did.
             group.busy_until_s = max(group.busy_until_s, worker.busy_until_s)
         # One GPU without the model has the group load it everywhere: they begin a request together.
-        if any(worker.model != model for worker in workers):
+        if self.lacks(group, model):
             self._load(group)
         else:
             self._install(group, model)
@@ -405,15 +411,16 @@ class Cluster:
     def disband(self, group: Worker, now_s: float) -> None:
         """Let the GPUs of ``group`` work alone again. Raises SimulationError if it is not an idle group."""
         self._check_now("disbands", group, now_s)
-        if group not in self._live_groups or group.running or group.loading:
+        if group not in self._live_groups or group.running or group.state == LOADING:
             raise SimulationError(f"{caller()} disbands {group}, which is not an idle group")
         remove(group)
         del self._live_groups[group]
-        group.max_batch, group.open = 0, False
+        group.max_batch = 0
+        self._move(group, DISBANDED)
         for number in group.gpus:
             worker = self._gpu_workers[number]
-            worker.group, worker.max_batch, worker.busy_until_s = None, self._max_batch, group.busy_until_s
-            worker.update_open()
+            worker.max_batch, worker.busy_until_s = self._max_batch, group.busy_until_s
+            self._move(worker, ON)
             worker._role = group.role
             # GPUs that ran ControlNets keep what they hold, and never had the denoiser's add-ons.
             if number in group.gpus[: group.denoisers] or worker.model != group.model:
@@ -424,19 +431,19 @@ class Cluster:
         self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
 
     def group(self, gpus: tuple[int, ...]) -> Worker:
-        if len(gpus) == 1:
-            return self._gpu_workers[gpus[0]]
-        first = self._gpu_workers[gpus[0]]
-        # A role of its own, so that groups of the two schedulers are never mixed up.
-        key = ("", len(gpus), tuple(sorted(gpus)))
-        group = self._group_of.get(key)
+        return self._gpu_workers[gpus[0]] if len(gpus) == 1 else self._group_of_gpus(tuple(sorted(gpus)), len(gpus))
+
+    def _group_of_gpus(self, members: tuple[int, ...], denoisers: int, role: str = "") -> Worker:
+        """Return the one worker for ``members`` in ``role``; no role is a group that stages use and nobody forms."""
+        group = self._group_of.get((role, denoisers, members))
         if group is None:
-            number = len(self._gpu_workers) + len(self._groups)
+            number, first = len(self._gpu_workers) + len(self._groups), self._gpu_workers[members[0]]
             group = self._worker_class(
-                number, first._role, first.model, self._max_batch, key[2], gpu=first.gpu, backend=first.backend
+                number, first._role, first.model, self._max_batch, members, gpu=first.gpu, backend=first.backend
             )
+            group.denoisers = denoisers
             self._groups.append(group)
-            self._group_of[key] = group
+            self._group_of[role, denoisers, members] = group
         return group
 
     def occupy(self, group: Worker, requests: int = 1) -> None:
@@ -452,7 +459,9 @@ class Cluster:
 
     def vacate(self, group: Worker) -> None:
         for number in group.gpus:
-            self._gpu_workers[number].running = 0
+            worker = self._gpu_workers[number]
+            worker.running = 0
+            self._follow_order(worker)
 
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)
@@ -486,7 +495,7 @@ class Cluster:
         self._check_may_order()
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
-            self._set_rental(worker, OFF)
+            self._move(worker, OFF)
             self._worker_changed(worker, self._clock._now)
 
     def order(self, instance: int, startup_s: float, now_s: float) -> None:
@@ -494,11 +503,11 @@ class Cluster:
         self._check_now("orders", members, now_s)
         self._record.decisions.append((now_s, "rent", {"gpus": [worker.id for worker in members]}))
         for worker in members:
-            if worker.rental == OFF:
-                self._set_rental(worker, STARTING)
+            if worker.state == OFF:
+                self._move(worker, STARTING)
                 self._starts[worker] = self._clock.at(now_s + startup_s, COMPLETION, self._started, worker)
-            elif worker.rental == DRAINING:
-                self._set_rental(worker, ON)
+            elif worker.state == LEAVING:
+                self._move(worker, ON)
                 self._worker_changed(worker, now_s)
                 self._pull_later(worker)
 
@@ -507,54 +516,40 @@ class Cluster:
         self._check_now("gives back", members, now_s)
         self._record.decisions.append((now_s, "give back", {"gpus": [worker.id for worker in members]}))
         for worker in members:
-            if worker.rental == ON:
+            if worker.state == ON:
                 remove(worker)
-                self._set_rental(worker, DRAINING)
+                self._move(worker, LEAVING)
                 self._worker_changed(worker, now_s)
-            elif worker.rental == STARTING:
+            elif worker.state == STARTING:
                 # Ordered and not there yet, or there and loading: neither has served anybody.
                 if worker in self._starts:
                     self._clock.cancel(self._starts.pop(worker))
                 else:
                     self._interrupt_load(worker)
-                    worker.loading = False
-                self._set_rental(worker, DRAINING)
+                self._move(worker, LEAVING)
         for role in {worker.role for worker in members}.difference(self.roles()):
             self.last_order[role] = f"{caller()} gave back the last worker of role {role!r} at {now_s} s"
         # If nothing runs on it, no release is to come that would end it.
-        self._end_drained(members[0])
+        self._end_leaving(members[0])
 
     def _instance(self, number: int) -> list[Worker]:
         size = self._gpu_workers[0].gpu.gpus_per_instance  # all GPUs are of one kind
         return self._gpu_workers[number * size : (number + 1) * size]
 
-    def _end_drained(self, worker: Worker) -> None:
-        """Give the instance of ``worker`` back if all its GPUs have drained."""
+    def _end_leaving(self, worker: Worker) -> None:
+        """Turn the instance of ``worker`` off if all its GPUs leave and none has a request."""
         members = self._instance(worker.id // worker.gpu.gpus_per_instance)
         # An instance is paid as a whole, so it goes back as a whole.
-        if all(each.rental == DRAINING and not each.running for each in members):
-            for each in members:
-                each.resident.clear()
-                self._set_rental(each, OFF)
+        if all(member.state == LEAVING and not member.running for member in members):
+            for member in members:
+                member.resident.clear()
+                self._move(member, OFF)
 
     def _started(self, worker: Worker) -> None:
-        # It still loads as STARTING: _loaded puts it in service.
+        # Its first load is busy time, so the usage log ends its start here.
         del self._starts[worker]
-        self._record_rental(worker)
+        self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
         self._load(worker)
-
-    def _set_rental(self, worker: Worker, rental: str) -> None:
-        self._record_rental(worker)
-        worker.rental = rental
-        worker.update_open()
-        if rental in (OFF, STARTING):
-            self._rental_since_s[worker] = self._clock._now
-
-    def _record_rental(self, worker: Worker) -> None:
-        """Log the time that ``worker`` was off or starting up to now."""
-        since_s, now_s = self._rental_since_s.pop(worker, inf), self._clock._now
-        if since_s < now_s:
-            self._record.usage_log.rentals.append((worker.id, worker.rental, since_s, now_s))
 
     def install(self, worker: Worker, model: str) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
@@ -605,10 +600,8 @@ class Cluster:
             what = f"runs {batch} requests at once on {worker}, which takes {worker.max_batch} at most"
         elif batch < 1:
             what = f"runs {batch} requests on {worker}; expected 1 or more"
-        elif worker.group is not None:
-            what = f"records busy time of {worker}, which is one of the GPUs of {worker.group}"
         elif not worker.max_batch:
-            what = f"records busy time of {worker}, which was disbanded"
+            what = f"records busy time of {worker}, which {self._reason(worker)}"
         elif until_s == inf or until_s != until_s or from_s != from_s:
             what = f"records {worker} as busy from {from_s} s until {until_s} s, which are no times"
         elif not until_s >= from_s:

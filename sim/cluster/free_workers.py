@@ -44,7 +44,7 @@ class FreeWorkers:
             bucket = buckets[worker.running]
         worker.bucket = bucket
         bucket.append(worker)
-        # Between buckets of several roles, the rank tells who was free first
+        # Between buckets of several roles, the rank tells which worker was free first
         # (test_least_loaded_and_idle_match_a_linear_search).
         worker.free_rank = self._added = self._added + 1
 

@@ -28,12 +28,12 @@ class Memory:
         present = asset in resident
         if present:
             resident[asset] = resident.pop(asset)  # most recently used last
-        needed, own = 0 if present else bytes or 0, own_model(worker)
+        needed, model = 0 if present else bytes or 0, own_model(worker)
         evicted: list[Asset] = []
         if capacity is not None:
             over = sum(resident.values()) + needed + free_bytes - capacity
-            # Decided before anything is evicted: what does not fit leaves the memory as it was.
-            evicted = _least_recent(resident, over, {own, asset, *keep})
+            # Decided before anything is evicted: an asset that does not fit leaves the memory as it was.
+            evicted = _least_recent(resident, over, {model, asset, *keep})
             if over > sum(resident[other] for other in evicted):
                 return None
         for other in evicted:
@@ -64,21 +64,21 @@ class Memory:
             return
         if not peak_bytes >= 0:
             raise SimulationError(f"{caller()} gives a peak of {peak_bytes} bytes on {worker}; expected 0 or more")
-        own, resident = own_model(worker), worker.resident
+        model, resident = own_model(worker), worker.resident
         # An add-on of some runs only is not in the peak, which was measured with those of all.
-        counted = {own}.union(set(runs[0]).intersection(*runs) if runs else ())
+        counted = {model}.union(set(runs[0]).intersection(*runs) if runs else ())
         uncounted = sum(size for asset, size in resident.items() if asset not in counted)
         if runs is not None and peak_bytes + uncounted > capacity:
-            for other in _least_recent(resident, peak_bytes + uncounted - capacity, {own}.union(*runs)):
+            for other in _least_recent(resident, peak_bytes + uncounted - capacity, {model}.union(*runs)):
                 uncounted -= resident.pop(other)
         if peak_bytes + uncounted > capacity:
             takes = f"takes {(peak_bytes + uncounted) / 1e9:.1f} GB of the {_memory(worker.gpu)}"
             if runs is not None and len(runs) == 1 and runs[0]:
                 names = ", ".join(asset.name for asset in runs[0])
                 raise WorkFailed(f"with {names} it {takes}; choose another cluster= or addons=ignore")
-            who = part_name(self.parts, "executor")
+            executor = part_name(self.parts, "executor")
             raise SimulationError(
-                f"{who} runs {worker.running} requests on {worker}, which {takes}; lower the batch limit"
+                f"{executor} runs {worker.running} requests on {worker}, which {takes}; lower the batch limit"
             )
 
     def install(self, worker: Worker, size: int) -> None:

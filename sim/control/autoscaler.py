@@ -85,7 +85,7 @@ class Autoscaler(RentingController):
             self._instances.resize(self._decide(end_s))
 
     def _decide(self, now_s: float) -> int:
-        wanted, ordered = self.rule.wanted(now_s), self._instances.ordered()
+        wanted, ordered = self.rule.wanted(now_s), self._instances.gpus_ordered()
         wish = ordered if abs(wanted / ordered - 1) <= self.tolerance else math.ceil(wanted - 1e-9)
         while self._wishes and self._wishes[0][0] <= now_s - self.stabilisation_s:
             self._wishes.popleft()

@@ -74,7 +74,7 @@ class DiffServe(Controller):
         while True:
             at_s += self.period_s
             yield self._run.clock.sleep_until(at_s)
-            rate_s = self._smoothed(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
+            rate_s = self._smooth(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
             self._arrived = 0
             light, heavy = self.frontend.light, self.frontend.heavy
             queued = self.scheduler.queued(light), self.scheduler.queued(heavy)
@@ -85,7 +85,7 @@ class DiffServe(Controller):
             split = {light: setting.light, heavy: self._run.cluster.gpus - setting.light}
             apply_split(self._run.cluster, split, self._run.clock.now)
 
-    def _smoothed(self, demand_s: float) -> float:
+    def _smooth(self, demand_s: float) -> float:
         before = demand_s if self._demand_s is None else self._demand_s
         self._demand_s = before + (demand_s - before) / (1 + self.smoothing)
         return self._demand_s
@@ -98,28 +98,28 @@ class DiffServe(Controller):
         """
         gpus, seconds = self._run.cluster.gpus, self.scheduler.batch_s
         light, heavy = self.frontend.light, self.frontend.heavy
-        sizes = [(each, seconds(light, each)) for each in self._batches(light)]
-        heavy_sizes = [(each, seconds(heavy, each)) for each in self._batches(heavy)]
+        light_sizes = [(batch, seconds(light, batch)) for batch in self._batches(light)]
+        heavy_sizes = [(batch, seconds(heavy, batch)) for batch in self._batches(heavy)]
         for threshold in np.linspace(1.0, 0.0, self.grid).tolist():
             share = self.frontend.escalated_share(threshold)
             rates = demand_s, demand_s * share
             waits_s = sum(count / rate if rate else 0.0 for count, rate in zip(queued, rates, strict=True))
-            found: list[tuple[float, Setting]] = []
-            for (light_batch, light_s), (heavy_batch, heavy_s) in product(sizes, heavy_sizes):
+            feasible: list[tuple[float, Setting]] = []
+            for (light_batch, light_s), (heavy_batch, heavy_s) in product(light_sizes, heavy_sizes):
                 took_s = light_s + self.frontend.discriminator_s + waits_s + (heavy_s if share else 0.0)
                 count = max(1, ceil(demand_s * light_s / light_batch))
                 heavy_rate = (gpus - count) * heavy_batch / heavy_s
                 if took_s <= self.deadline_s and count < gpus and heavy_rate >= rates[1]:
                     setting = Setting(threshold, count, light_batch, heavy_batch)
-                    found.append((count * light_batch / light_s, setting))
-            if found:
-                return max(found)[1]
-        batch = max(sizes, key=lambda each: each[0] / each[1])[0]
+                    feasible.append((count * light_batch / light_s, setting))
+            if feasible:
+                return max(feasible)[1]
+        batch = max(light_sizes, key=lambda size: size[0] / size[1])[0]
         return Setting(0.0, gpus - 1, batch, 1)
 
     def _batches(self, role: str) -> list[int]:
         max_batch = self._run.cluster.workers[0].max_batch
-        return [each for each in BATCHES if each <= max_batch and self._is_measured(role, each)]
+        return [batch for batch in BATCHES if batch <= max_batch and self._is_measured(role, batch)]
 
     def _is_measured(self, role: str, batch: int) -> bool:
         try:

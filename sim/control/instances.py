@@ -36,7 +36,7 @@ class Instances:
     max_gpus: Count | None
     _run: Run = field(init=False, repr=False)
     _size: int = field(init=False, repr=False)
-    _all: list[list[Worker]] = field(init=False, default_factory=list, repr=False)
+    _instances: list[list[Worker]] = field(init=False, default_factory=list, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -60,12 +60,12 @@ class Instances:
                 "cluster.count"
             )
         if self.min_gpus > self.limit:
-            what = "max_gpus" if self.max_gpus is not None else "cluster.count"
+            limit_key = "max_gpus" if self.max_gpus is not None else "cluster.count"
             raise ConfigError(
-                f"controller.min_gpus: found {self.min_gpus}, expected at most {what}={self.limit}; lower it, or raise "
-                "that"
+                f"controller.min_gpus: found {self.min_gpus}, expected at most {limit_key}={self.limit}; lower it, or "
+                "raise that"
             )
-        self._all = [workers[first : first + size] for first in range(0, len(workers), size)]
+        self._instances = [workers[first : first + size] for first in range(0, len(workers), size)]
         if self._max_instances < self._min_instances:
             raise ConfigError(
                 f"controller.max_gpus: found {self.limit}, and instances of {size} GPUs cannot be {self.min_gpus} to "
@@ -73,8 +73,8 @@ class Instances:
             )
         run.assume("seconds from the order of a GPU until its model loads", self.startup_s, "a setting of controller=")
         run.assume("GPUs that start draw", "their idle power", "no measured value is published")
-        run.gauge("gpus_on", lambda _: sum(worker.rental == ON for worker in workers))
-        run.gauge("gpus_starting", lambda _: sum(worker.rental == STARTING for worker in workers))
+        run.gauge("gpus_on", lambda _: sum(worker.state == ON for worker in workers))
+        run.gauge("gpus_starting", lambda _: sum(worker.state == STARTING for worker in workers))
 
     @property
     def limit(self) -> int:
@@ -87,50 +87,50 @@ class Instances:
 
     @property
     def _max_instances(self) -> int:
-        return len(self._all) if self.limit == self._run.cluster.gpus else self.limit // self._size
+        return len(self._instances) if self.limit == self._run.cluster.gpus else self.limit // self._size
 
     def begin(self, gpus: int) -> int:
         """Start with instances for ``gpus`` GPUs within the bounds, their model loaded; return their GPUs."""
         instances = self._instances_for(gpus)
-        on = sum(len(each) for each in self._all[:instances])
+        on = sum(len(members) for members in self._instances[:instances])
         self._run.cluster.rent(on)
         return on
 
     def ready(self) -> list[Worker]:
         """Return the GPUs that serve."""
-        return [worker for each in self._all for worker in each if worker.rental == ON]
+        return [worker for members in self._instances for worker in members if worker.state == ON]
 
-    def ordered(self) -> int:
+    def gpus_ordered(self) -> int:
         """Return the number of GPUs that are on or starting."""
-        return sum(len(each) for each in self._all if each[0].rental in (ON, STARTING))
+        return sum(len(members) for members in self._instances if members[0].state in (ON, STARTING))
 
     def resize(self, gpus: int) -> None:
         """Order or give back instances until those on or starting hold ``gpus`` GPUs, within the bounds.
 
-        Draining instances are kept before others are ordered, in the order of their numbers. Starting instances
-        go before others, then those with the fewest running requests, of the highest numbers. An instance of which the
-        cluster has only a part is ordered last and goes first.
+        Leaving instances are kept before others are ordered, in the order of their indices. Starting instances are
+        given back before others, then those with the fewest running requests, the highest index first. An instance of
+        which the cluster has only a part is ordered last and given back first.
         """
         run, now_s = self._run, self._run.clock.now
-        counted = [number for number, each in enumerate(self._all) if each[0].rental in (ON, STARTING)]
+        counted = [index for index, members in enumerate(self._instances) if members[0].state in (ON, STARTING)]
         wanted = self._instances_for(gpus)
         if wanted != len(counted):
-            run.log_decision("scale", gpus=min(wanted * self._size, run.cluster.gpus), before=self.ordered())
-        others = [number for number in range(len(self._all)) if number not in counted]
-        others.sort(key=lambda each: (self._is_partial(each), self._all[each][0].rental == OFF))
-        for number in others[: max(wanted - len(counted), 0)]:
-            run.cluster.order(number, self.startup_s, now_s)
-        for number in sorted(counted, key=self._order_to_go)[: max(len(counted) - wanted, 0)]:
-            run.cluster.give_back(number, now_s)
+            run.log_decision("scale", gpus=min(wanted * self._size, run.cluster.gpus), before=self.gpus_ordered())
+        others = [index for index in range(len(self._instances)) if index not in counted]
+        others.sort(key=lambda index: (self._is_partial(index), self._instances[index][0].state == OFF))
+        for index in others[: max(wanted - len(counted), 0)]:
+            run.cluster.order(index, self.startup_s, now_s)
+        for index in sorted(counted, key=self._release_order)[: max(len(counted) - wanted, 0)]:
+            run.cluster.give_back(index, now_s)
 
     def _instances_for(self, gpus: int) -> int:
         return min(max(math.ceil(gpus / self._size), self._min_instances), self._max_instances)
 
-    def _order_to_go(self, number: int) -> tuple[bool, bool, int, int]:
-        members = self._all[number]
+    def _release_order(self, index: int) -> tuple[bool, bool, int, int]:
+        members = self._instances[index]
         running = sum(worker.running for worker in members)
-        return not self._is_partial(number), members[0].rental == ON, running, -number
+        return not self._is_partial(index), members[0].state == ON, running, -index
 
-    def _is_partial(self, number: int) -> bool:
+    def _is_partial(self, index: int) -> bool:
         """True for the last instance of a cluster that is no multiple of an instance's GPUs; it is used last."""
-        return len(self._all[number]) < self._size
+        return len(self._instances[index]) < self._size

@@ -160,8 +160,8 @@ class GlobalMonitor(Controller):
                     "roles, with controller=none"
                 ) from None
             capacities[gpu.name] = KindCapacity(counts[gpu], *rpm)
-        ratio = {name: each.large_rpm / each.small_rpm for name, each in capacities.items()}
-        return dict(sorted(capacities.items(), key=lambda each: -ratio[each[0]]))
+        ratio = {name: capacity.large_rpm / capacity.small_rpm for name, capacity in capacities.items()}
+        return dict(sorted(capacities.items(), key=lambda item: -ratio[item[0]]))
 
     def arrived(self, request: Request, now_s: float) -> None:
         self._arrived.append(request)
@@ -205,8 +205,8 @@ class GlobalMonitor(Controller):
         capacities, small = self._capacities[self._rung], self._ladder[self._rung]
         of_kinds = large_by_kind(list(capacities.values()), large)
         for (kind, capacity), count in zip(capacities.items(), of_kinds, strict=True):
-            own = {self.miss_role: count, small: capacity.gpus - count}
-            apply_split(self._run.cluster, own, self._run.clock.now, kind)
+            of_kind = {self.miss_role: count, small: capacity.gpus - count}
+            apply_split(self._run.cluster, of_kind, self._run.clock.now, kind)
 
     def _choose_rung(self, load: Demand) -> None:
         """Step down the ladder at once if the load requires it, and up again after ``patience`` calm windows."""
@@ -228,7 +228,7 @@ class GlobalMonitor(Controller):
         kinds = [*self._capacities[self._rung].values()]
         if self.mode == "quality":
             for safety in (self.safety, 1.0):  # give up the margin before the load
-                found = quality_split(kinds, load, safety)
-                if found is not None:
-                    return found
+                large = quality_split(kinds, load, safety)
+                if large is not None:
+                    return large
         return throughput_split(kinds, load)

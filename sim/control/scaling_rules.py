@@ -46,7 +46,7 @@ class TargetUtilisation(ScalingRule):
         busy, on = (sum(sample[column] for sample in self._samples) for column in (1, 2))
         utilisation = busy / on
         wanted = len(ready) * utilisation / self.target
-        return max(wanted, self._instances.ordered()) if utilisation > self.target else wanted
+        return max(wanted, self._instances.gpus_ordered()) if utilisation > self.target else wanted
 
 
 @dataclass(slots=True)

@@ -35,11 +35,11 @@ class KindCapacity(NamedTuple):
 
 def large_by_kind(kinds: Sequence[KindCapacity], large: int) -> list[int]:
     """Return how many GPUs of each kind have the large model if ``large`` of all do."""
-    found = []
+    counts = []
     for kind in kinds:
-        found.append(min(large, kind.gpus))
-        large -= found[-1]
-    return found
+        counts.append(min(large, kind.gpus))
+        large -= counts[-1]
+    return counts
 
 
 def capacity_left(kinds: Sequence[KindCapacity], large: int, load: Demand) -> float:
@@ -87,16 +87,16 @@ def throughput_split(kinds: Sequence[KindCapacity], load: Demand) -> int:
     """
     max_large = sum(kind.gpus for kind in kinds)
     taken, before_rpm, large = 0, 0.0, 0.0
-    for number, (gpus, large_rpm, small_rpm) in enumerate(kinds):
+    for index, (gpus, large_rpm, small_rpm) in enumerate(kinds):
         hits = load.hit_rpm * large_rpm / small_rpm
         if load.miss_rpm + hits == 0:
             return max_large
-        after_rpm = sum(kind.gpus * kind.small_rpm for kind in kinds[number + 1 :])
+        after_rpm = sum(kind.gpus * kind.small_rpm for kind in kinds[index + 1 :])
         # (before_rpm + n P_l) W_hit = ((gpus - n) P_s + after_rpm) W_miss, solved for n
-        own = load.miss_rpm / (load.miss_rpm + hits) * (gpus + after_rpm / small_rpm)
-        own -= before_rpm * load.hit_rpm / small_rpm / (load.miss_rpm + hits)
-        large = taken + own
-        if own <= gpus:
+        needed = load.miss_rpm / (load.miss_rpm + hits) * (gpus + after_rpm / small_rpm)
+        needed -= before_rpm * load.hit_rpm / small_rpm / (load.miss_rpm + hits)
+        large = taken + needed
+        if needed <= gpus:
             break
         taken, before_rpm = taken + gpus, before_rpm + gpus * large_rpm
     return min(max(round(large), 1), max_large)

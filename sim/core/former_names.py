@@ -1,4 +1,4 @@
-"""Names of an earlier version: groups, choices, keys and classes that have other names now (conf/former.yaml)."""
+"""Former names of groups, choices, keys, values and classes (conf/former.yaml)."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -13,30 +13,46 @@ Names = Mapping[str, str]
 @cache
 def table() -> dict[str, Any]:
     """Return conf/former.yaml: former names -> present names, by kind."""
-    found: dict[str, Any] = parse((files("mezzotint.conf") / "former.yaml").read_bytes())
-    return found
+    names: dict[str, Any] = parse((files("mezzotint.conf") / "former.yaml").read_bytes())
+    return names
 
 
 def present_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run with former names replaced by present ones."""
-    if any(target.startswith("mezzotint.") for target in _classes(config)):  # every present run has a part of ours
-        return dict(config)
+    # A run since the package is called mezzotint has a part of ours, and a plug-in of it may have any former name.
+    is_of_mezzotint = any(target.startswith("mezzotint.") for target in _classes(config))
+    return _rename_values(config if is_of_mezzotint else _rename(config))
+
+
+def _rename(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the groups, keys, designs and classes."""
     groups: Names = table()["groups"]
-    found = {groups.get(group, group): node for group, node in config.items()}
-    for group, node in found.items():
+    present = {groups.get(group, group): node for group, node in config.items()}
+    for group, node in present.items():
         if isinstance(node, Mapping):
-            found[group] = _renamed(node, _of("keys", group))
+            present[group] = _rename_keys(node, _of("keys", group))
     for path, keys in table()["nested"].items():
         group, _, key = path.partition(".")
-        node = found.get(group)
+        node = present.get(group)
         if isinstance(node, dict) and isinstance(node.get(key), Mapping):
-            node[key] = _renamed(node[key], keys)
-    quality = found.get("quality")
+            node[key] = _rename_keys(node[key], keys)
+    quality = present.get("quality")
     if isinstance(quality, dict) and isinstance(quality.get("designs"), Mapping):
-        quality["designs"] = {name: _design(each) for name, each in quality["designs"].items()}
-    classes = _with_classes(found)
+        quality["designs"] = {name: _rename_design(each) for name, each in quality["designs"].items()}
+    classes = _rename_classes(present)
     assert isinstance(classes, dict)
     return classes
+
+
+def _rename_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the values of settings, by their present path."""
+    present = dict(config)
+    for path, values in table()["values"].items():
+        group, _, key = path.partition(".")
+        node = config.get(group)
+        if isinstance(node, Mapping) and isinstance(node.get(key), str):
+            present[group] = {**node, key: values.get(node[key], node[key])}
+    return present
 
 
 def _of(kind: str, name: str) -> Names:
@@ -44,22 +60,22 @@ def _of(kind: str, name: str) -> Names:
     return names
 
 
-def _renamed(node: Mapping[str, Any], names: Names) -> dict[str, Any]:
+def _rename_keys(node: Mapping[str, Any], names: Names) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in node.items()}
 
 
-def _design(design: Any) -> Any:
+def _rename_design(design: Any) -> Any:
     """Rename the groups and choices of a published design (quality.designs)."""
     if not isinstance(design, Mapping):
         return design
-    found = {}
+    renamed = {}
     for former, names in design.items():
         group = table()["groups"].get(former, former)
         choices = _of("choices", group)
         several = isinstance(names, list)
         present = [choices.get(name, name) for name in (names if several else [names])]
-        found[group] = present if several else present[0]
-    return found
+        renamed[group] = present if several else present[0]
+    return renamed
 
 
 def _classes(node: Any) -> Iterator[str]:
@@ -70,16 +86,16 @@ def _classes(node: Any) -> Iterator[str]:
         yield from _classes(each)
 
 
-def _with_classes(node: Any) -> Any:
+def _rename_classes(node: Any) -> Any:
     if isinstance(node, Mapping):
-        found = {key: _with_classes(value) for key, value in node.items()}
-        if isinstance(found.get("_target_"), str):
-            found["_target_"] = _present_class(found["_target_"])
-        return found
-    return [_with_classes(each) for each in node] if isinstance(node, list) else node
+        renamed = {key: _rename_classes(value) for key, value in node.items()}
+        if isinstance(renamed.get("_target_"), str):
+            renamed["_target_"] = _rename_class(renamed["_target_"])
+        return renamed
+    return [_rename_classes(each) for each in node] if isinstance(node, list) else node
 
 
-def _present_class(name: str) -> str:
+def _rename_class(name: str) -> str:
     package, dot, rest = name.partition(".")
     present: str = table()["classes"].get(name) or table()["packages"].get(package, package) + dot + rest
     return present

@@ -48,15 +48,17 @@ class Handling:
 
     def assumptions(self) -> list[Assumption]:
         """Return what was set."""
-        found = []
+        assumptions = []
         if self.before_s:
-            found.append(Assumption("seconds before the GPU on none", self.before_s, "handling.before_s"))
+            assumptions.append(Assumption("seconds before the GPU on none", self.before_s, "handling.before_s"))
         if self.has_after:
             after = {**self.by_size, "others": self.after_s} if self.by_size else self.after_s
-            found.append(Assumption("seconds from the image to the answer", after, "handling.after_s and by_size"))
-            what = "serve others" if self.overlap else "are held, idle"
-            found.append(Assumption("GPUs from the image to the answer", what, "handling.overlap"))
-        return found
+            assumptions.append(
+                Assumption("seconds from the image to the answer", after, "handling.after_s and by_size")
+            )
+            gpus = "serve others" if self.overlap else "are held, idle"
+            assumptions.append(Assumption("GPUs from the image to the answer", gpus, "handling.overlap"))
+        return assumptions
 
 
 NO_HANDLING = Handling()

@@ -7,6 +7,9 @@ from typing import NamedTuple
 WHOLE, TEXT_ENCODER, DENOISER, VAE = "whole", "text-encoder", "denoiser", "vae"
 """Components. WHOLE is all of them in one stage: text encoding is part of its first step, decoding of its last."""
 
+COMPONENTS = TEXT_ENCODER, DENOISER, VAE
+"""The components of WHOLE."""
+
 MISSING = -1
 
 DECLARED = -2

@@ -37,8 +37,8 @@ class StageCost(NamedTuple):
         return seconds
 
     def _mean_steps(self, done: int, count: int, steps: int) -> float:
-        at = len(self.ends) - 1 - steps + done
-        return self.ends[at + count] - self.ends[at]
+        first = len(self.ends) - 1 - steps + done
+        return self.ends[first + count] - self.ends[first]
 
     def steps_s(self, done: int, count: int, steps: int) -> float:
         """Return the seconds of the next ``count`` of ``steps`` alone, without what comes before and after them."""
@@ -56,15 +56,15 @@ class StageCost(NamedTuple):
         mean_steps += ends[first]
         # bisect_right: at a boundary the step behind it has ended
         # (test_steps_in_the_seconds_of_some_steps_are_these_steps).
-        at = min(max(bisect_right(ends, mean_steps) - 1, first), len(ends) - 2)
-        return at - first + (mean_steps - ends[at]) / (ends[at + 1] - ends[at])
+        last = min(max(bisect_right(ends, mean_steps) - 1, first), len(ends) - 2)
+        return last - first + (mean_steps - ends[last]) / (ends[last + 1] - ends[last])
 
     def batch_s(self, batch: "Iterable[Progress]", count: int) -> float:
         """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""
-        # Steps once for all, and what each does on its own
+        # The steps once for all, and the encoding and decoding of each
         # (test_batch_shares_its_steps_and_encodes_and_decodes_one_after_another).
         alone_s = self.step_s * count
-        return alone_s + sum(self.seconds(each.done, count, each.stage.steps) - alone_s for each in batch)
+        return alone_s + sum(self.seconds(member.done, count, member.stage.steps) - alone_s for member in batch)
 
 
 @dataclass(slots=True)
@@ -73,13 +73,12 @@ class Attempt:
 
     Attributes:
         group: the GPUs.
-        index: number of the stage in the plan.
+        index: index of the stage in the plan.
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
         counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
-        believed: the scheduler's estimate of its cost.
+        estimate: its estimated cost.
         steps: steps that it ran.
-        batch: requests that ran them together.
     """
 
     group: Worker
@@ -89,9 +88,8 @@ class Attempt:
     until_s: float
     counted_s: float
     counted_done: int
-    believed: StageCost
+    estimate: StageCost
     steps: int = 0
-    batch: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,9 +98,9 @@ class Progress:
 
     Attributes:
         request: the request.
-        number: its number in the order of submission, for ties.
+        submission_index: its index in the order of submission, for ties.
         stages: its stages.
-        index: number of its present stage.
+        index: index of its present stage in ``stages``.
         stage: the present stage.
         left: steps of the present stage still to run.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
@@ -113,7 +111,7 @@ class Progress:
     """
 
     request: Request
-    number: int
+    submission_index: int
     stages: tuple[Stage, ...]
     paused_since_s: float = 0.0
     index: int = field(init=False, default=0)

@@ -65,7 +65,7 @@ def claim_folder(folder: Path, *, fresh: bool = False, wait: bool = False) -> It
     """
     number = 1
     while True:
-        named = _numbered(folder, number)
+        named = _add_number(folder, number)
         if fresh and os.path.lexists(named):
             number += 1
             continue
@@ -114,7 +114,7 @@ def make_free_folder(folder: Path) -> Path:
     """
     check_place(folder)
     for number in itertools.count(1):
-        place = _numbered(folder, number)
+        place = _add_number(folder, number)
         try:
             place.mkdir(parents=True)
         except FileExistsError:
@@ -142,7 +142,7 @@ def config_of(folder: Path) -> object:
         return None
 
 
-def _numbered(folder: Path, number: int) -> Path:
+def _add_number(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 

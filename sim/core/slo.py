@@ -30,9 +30,9 @@ class Limit:
         return f"{self.value:g}{self.unit}"
 
 
-def parse_limit(found: object) -> Limit:
+def parse_limit(written: object) -> Limit:
     """Read a limit: a number or "2x" is a multiple, "10s" is seconds. Raises ValueError with what was expected."""
-    text = str(found).strip() if isinstance(found, str | int | float) and not isinstance(found, bool) else ""
+    text = str(written).strip() if isinstance(written, str | int | float) and not isinstance(written, bool) else ""
     parts = re.fullmatch(r"([-+.\deE]+)\s*([xs]?)", text)
     try:
         value = float(parts[1]) if parts else 0.0
@@ -44,19 +44,19 @@ def parse_limit(found: object) -> Limit:
     return Limit(unit, value)
 
 
-def parse_by_size(found: Mapping[object, object]) -> dict[str, Limit]:
+def parse_by_size(by_size: Mapping[object, object]) -> dict[str, Limit]:
     """Read limits by size, {"512x512": "1.5s", "854x480x80": "3x"}. Raises ValueError with what was expected."""
     limits: dict[str, Limit] = {}
-    for name, limit in by_size_name(found).items():
+    for name, limit in by_size_name(by_size).items():
         limits[name] = parse_limit(limit)
     return limits
 
 
-def by_size_name(found: Mapping[Any, Any]) -> dict[str, Any]:
+def by_size_name(by_size: Mapping[Any, Any]) -> dict[str, Any]:
     """Return values by the names of their sizes, "512x512" or "854x480x80". Raises ValueError with what was
     expected."""
     named: dict[str, Any] = {}
-    for text, value in found.items():
+    for text, value in by_size.items():
         size = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})(?:x([1-9]\d{0,8}))?", str(text))
         if size is None:
             raise ValueError("expected sizes as keys, WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES")
@@ -96,8 +96,8 @@ def own_deadlines(
                 f"slo_by_size: no request has the size {', '.join(by_size)}; name some of {named}, or add shapes=trace"
             )
         limits = [by_size.get(name) for name in names]
-        fixed_s = np.array([each.value if each and each.unit == "s" else np.nan for each in limits])
-        multiple = np.array([each.value if each and each.unit == "x" else np.nan for each in limits])
+        fixed_s = np.array([limit.value if limit and limit.unit == "s" else np.nan for limit in limits])
+        multiple = np.array([limit.value if limit and limit.unit == "x" else np.nan for limit in limits])
         of_size_s = np.where(np.isnan(fixed_s), multiple, fixed_s)[which.ravel()]
         of_size_s = of_size_s * np.where(np.isnan(multiple)[which.ravel()], 1.0, standalone_s)
         slo_s = np.where(np.isnan(slo_s), of_size_s, slo_s)

@@ -1,4 +1,34 @@
-"""Workers: one GPU, or a group of GPUs, with its running requests and resident assets."""
+"""Workers: one GPU, or a group of GPUs, with its running requests, resident assets and state.
+
+A GPU serves, changes its role on orders of a controller, fails and is repaired. Names on the arrows are methods of the
+cluster, the only code that changes a state::
+
+    ON --change_role--+---------------+------------------+
+    ^     its own queue waits   requests run        nothing runs
+    |                 v               v                  v
+    |              BACKLOG -------> DRAINING -------> LOADING --end of the load--> ON
+    |                 |   mark_free:  |   release,    ^     |
+    |                 |   queue empty |   vacate:     |     +--LOADING again, if ordered elsewhere meanwhile
+    |                 |               |   last leaves |
+    +--change_role----+---------------+             repair
+       back to the model that it holds                |
+                          any state above --fail--> DOWN
+
+A scheduler or a controller groups GPUs; the state of the group is beside that of its members::
+
+    a GPU:      ON --form_group--> GROUPED --disband--> ON
+    its group:  [LOADING -->] ON --disband--> DISBANDED --form_group--> [LOADING -->] ON
+
+A controller rents GPUs, which then neither change their role nor fail::
+
+    OFF --order--> STARTING --start, first load--> ON --give_back--> LEAVING --release: its instance is idle--> OFF
+                       |                           ^                  ^  |
+                       +--give_back----------------|------------------+  |
+                                                   +--order--------------+
+
+A GPU that serves ControlNets to others is in state SERVICE throughout. Only ON and BACKLOG take requests, and neither
+while the executor has closed the worker, which runs a batch that nobody joins.
+"""
 
 import sys
 from collections import deque
@@ -11,8 +41,25 @@ from mezzotint.sim.core.culprit import caller, is_ours
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.gpu import Gpu
 
-ON, STARTING, DRAINING, OFF = "on", "starting", "draining", "off"
-"""Rental of a GPU: in service, ordered and not ready, given back and finishing its requests, not paid for."""
+ON, BACKLOG, DRAINING, LOADING, DOWN = "on", "backlog", "draining", "loading", "down"
+GROUPED, DISBANDED, SERVICE = "grouped", "disbanded", "service"
+STARTING, LEAVING, OFF = "starting", "leaving", "off"
+"""The states; "off" and "starting" also name the rentals of the usage log."""
+
+REASONS = {
+    ON: "runs a batch",
+    BACKLOG: "runs a batch",
+    DRAINING: "finishes its requests and then changes its role",
+    LOADING: "loads the model of its role",
+    DOWN: "failed and is not back",
+    GROUPED: "is one of the GPUs of a group",
+    DISBANDED: "was disbanded",
+    SERVICE: "serves ControlNets",
+    STARTING: "is starting",
+    LEAVING: "was given back",
+    OFF: "is off",
+}
+"""State -> why a worker that is not open takes no request, for errors."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -26,15 +73,11 @@ class Worker:
         gpu: the kind of its GPUs; backend: the costs of work on it.
         model: name of the resident model.
         running: requests that it accepted and has not released.
-        max_batch: bound of ``running``; 0 once a group is disbanded.
-        open: False while it drains, loads, is closed, down, or part of a group; it takes no requests then.
-        loading: True while the model of its role loads.
-        draining: True while it serves its own backlog before it changes its role.
+        max_batch: bound of ``running``; 0 for a GPU in a group, and for a group that is disbanded.
+        state: ON, BACKLOG, DRAINING, LOADING, DOWN, GROUPED, DISBANDED, SERVICE, STARTING, LEAVING or OFF; the module
+            draws what leads from one to another.
         closed: True while its executor takes no more requests.
-        down: True from a failure to the repair.
-        rental: ON, STARTING, DRAINING or OFF; only a controller that rents GPUs changes it (Cluster.order).
-        next_role: the role to load once it has drained; None without such an order.
-        group: the group that this GPU is part of, or None.
+        open: True if it takes requests, by ``state`` and ``closed``; kept, since every request reads it.
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
         busy_until_s: the instant up to which its busy time is recorded.
         due: the clock's call that ends its executor's present work; canceled if the GPU fails.
@@ -53,14 +96,9 @@ class Worker:
     denoisers: int = field(init=False)
     model_code: int = field(init=False, default=0)
     running: int = field(init=False, default=0)
-    next_role: str | None = field(init=False, default=None)
-    loading: bool = field(init=False, default=False)
-    draining: bool = field(init=False, default=False)
+    state: str = field(init=False, default=ON)
     closed: bool = field(init=False, default=False)
-    down: bool = field(init=False, default=False)
-    rental: str = field(init=False, default=ON)
     open: bool = field(init=False, default=True)
-    group: "Worker | None" = field(init=False, default=None)
     bucket: "deque[Worker] | None" = field(init=False, default=None)
     due: Entry | None = field(init=False, default=None)
     busy_until_s: float = field(init=False, default=0.0)
@@ -89,10 +127,8 @@ class Worker:
         return self.running < self.max_batch and self.open
 
     def update_open(self) -> None:
-        """Update ``open`` after a change of the attributes that it depends on."""
-        waits = self.next_role is not None and not self.draining
-        is_away = self.down or self.rental != ON
-        self.open = not waits and not self.loading and not self.closed and not is_away and self.group is None
+        """Update ``open`` after a change of ``state`` or ``closed``."""
+        self.open = self.state in (ON, BACKLOG) and not self.closed
 
     def __repr__(self) -> str:
         return f"worker {self.id} ({self._role})"

@@ -77,7 +77,7 @@ def standalone(
         works = [Work(model.name, w, h, n, frames=frames[0] if frames else 1) for w, h, n, *frames in kinds.T.tolist()]
     else:
         works = [
-            _sampled(backend, model, Work(model.name, w, h, n, frames=frames[0] if frames else 1), sampling.kinds[code])
+            _work_of(backend, model, Work(model.name, w, h, n, frames=frames[0] if frames else 1), sampling.kinds[code])
             for w, h, n, *frames, code in kinds.T.tolist()
         ]
     costs = [standalone_cost(backend, work) for work in works]
@@ -90,7 +90,7 @@ def standalone(
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
 
 
-def _sampled(backend: Backend, model: Model, work: Work, sampling: Sampling | None) -> Work:
+def _work_of(backend: Backend, model: Model, work: Work, sampling: Sampling | None) -> Work:
     if sampling is None:
         return work
     work.skipped = work.done = sampling.skipped(work.steps)

@@ -72,7 +72,7 @@ class ContinuousBatching(Executor):
     """The call at the end of an image: ``_hold``, or ``_finish_done`` where no GPU waits for answers."""
     _worker_batches: dict[int, WorkerBatch] = field(init=False, default_factory=dict, repr=False)
     _preempted: dict[Request, tuple[int, Slot, int, str]] = field(init=False, default_factory=dict, repr=False)
-    """Preempted request -> id of the worker that holds its state, its slot, its steps left, and who preempted it."""
+    """Preempted request -> id of the worker that holds its state, its slot, its steps left, and what preempted it."""
 
     def __post_init__(self) -> None:
         if self.feature_cache is not None and isinstance(self.controlnet_placement, SharedServers):
@@ -92,7 +92,7 @@ class ContinuousBatching(Executor):
             run.models.values(),
             run.cluster.kinds.values(),
             "executor=continuous-batching",
-            "choose scheduler=stages, executor=sequential or static-batch, or a profile without step_shares",
+            "choose executor=stages, executor=sequential or static-batch, or a profile without step_shares",
         )
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
         self.batching.bind(run, self.interrupt)
@@ -119,7 +119,7 @@ class ContinuousBatching(Executor):
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         worker_batch = self._worker_batches.pop(worker.id, None)
-        for request in [request for request, (at, *_) in self._preempted.items() if at == worker.id]:
+        for request in [request for request, (worker_id, *_) in self._preempted.items() if worker_id == worker.id]:
             del self._preempted[request]  # its latents are lost with the GPU's memory
             request.steps_left = request.steps - request.skipped
         if worker_batch is None:
@@ -227,7 +227,7 @@ class ContinuousBatching(Executor):
             return
         steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_start_s)
         if steps < worker_batch.planned_steps:
-            # A run that begins at this instant has no step behind it: whoever joins now joins before its first
+            # A run that begins at this instant has no step behind it: a request that joins now joins before its first
             # (test_shortest_remaining_runs_the_requests_with_fewest_steps_left).
             worker_batch.planned_steps = max(steps, 0)
             self._schedule(worker_batch, COMPLETION, worker_batch.after_s(worker_batch.planned_steps))
@@ -235,7 +235,8 @@ class ContinuousBatching(Executor):
     def _advance(self, worker_batch: WorkerBatch) -> None:
         """At a step boundary: finish a completed request, else admit one, else call the scheduler, else step on."""
         for slot in worker_batch.slots:
-            # First who leaves, whose slot then counts as free; then who joins; then the scheduler, which sees both.
+            # First requests that leave, whose slots then count as free; then requests that join; then the scheduler,
+            # which sees both.
             if slot.request.steps_left <= 0:
                 self._finish(worker_batch, slot)
                 return
@@ -304,15 +305,15 @@ class ContinuousBatching(Executor):
         self._run_stage(worker_batch, self._prepare_done, (worker_batch, slot, loads, cost), request)
 
     def _resume(self, worker: Worker, request: Request) -> Slot:
-        at, slot, left, preempted_by = self._preempted.pop(request)
-        found = (worker.id, worker.model, request.steps_left)
-        if found == (at, request.model, left):
+        worker_id, slot, steps_left, preempted_by = self._preempted.pop(request)
+        present = (worker.id, worker.model, request.steps_left)
+        if present == (worker_id, request.model, steps_left):
             return slot
         raise self._run.policy_error(
             "scheduler",
-            f"resumes the request in row {request.row}, preempted by {preempted_by} with {left} steps left, on "
-            f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {at}, for "
-            f"{request.model}: resume it there, since the cost of moving it is not modelled",
+            f"resumes the request in row {request.row}, preempted by {preempted_by} with {steps_left} steps left, on "
+            f"{worker} with {worker.model} and {request.steps_left} steps left; its state is on worker {worker_id}, "
+            f"for {request.model}: resume it there, since the cost of moving it is not modelled",
         )
 
     def _prepare_done(self, ended: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:

@@ -29,7 +29,7 @@ class SameSizeSteps(Steps):
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
         self._run = run
         kinds = run.cluster.kinds.items()
-        self._checks_memory = any(gpu.memory_bytes is not None and each.measures_memory for gpu, each in kinds)
+        self._checks_memory = any(gpu.memory_bytes is not None and backend.measures_memory for gpu, backend in kinds)
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         work = self._works[request.row] = self._run.work(request)

@@ -48,7 +48,7 @@ def step_on_group(
     """
     if len(worker.gpus) == 1:
         return one_gpu
-    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, each, speedup, KEY) for each in active)))
+    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, request, speedup, KEY) for request in active)))
 
 
 def price_on_groups(run: Run, works: Sequence[Work], one_gpu: Cost, speedup: Mapping[int, float]) -> Cost:
@@ -57,6 +57,6 @@ def price_on_groups(run: Run, works: Sequence[Work], one_gpu: Cost, speedup: Map
     Otherwise it is that of one GPU, since no worker is named.
     """
     worker, *others = run.cluster.workers
-    if worker.denoisers == 1 or any(each.denoisers != worker.denoisers for each in others):
+    if worker.denoisers == 1 or any(other.denoisers != worker.denoisers for other in others):
         return one_gpu
     return step_on_group(worker, works, one_gpu, speedup)

@@ -108,12 +108,12 @@ class StaticBatch(Executor):
             joules += worker.gpu.energy_j(fetch_s)
         for request, work in zip(batch, works, strict=True):
             request.start_s, request.load_s = now_s, load_s
-            own = [(cost, stepping) for cost, stepping in denoise if work in stepping]
-            request.denoise_s = sum(cost.seconds for cost, _ in own)
-            self._share[request.row] = sum(cost.seconds / len(stepping) for cost, stepping in own)
+            stepped = [(cost, stepping) for cost, stepping in denoise if work in stepping]
+            request.denoise_s = sum(cost.seconds for cost, _ in stepped)
+            self._share[request.row] = sum(cost.seconds / len(stepping) for cost, stepping in stepped)
             steps_s = request.denoise_s or 1.0
             self._batch[request.row] = (
-                sum(cost.seconds * len(stepping) for cost, stepping in own) / steps_s if own else len(batch)
+                sum(cost.seconds * len(stepping) for cost, stepping in stepped) / steps_s if stepped else len(batch)
             )
             request.decode_s = other.seconds
             run.keep_artifact(request, work)
@@ -174,8 +174,8 @@ def _costs(backend: Backend, works: Sequence[Work]) -> tuple[list[tuple[Cost, li
     stretches: list[tuple[Cost, list[Work]]] = []
     # The batch shrinks where a request has run its last step; between two such stops a step costs the same.
     stops = sorted({work.steps - work.skipped for work in works} - {0})
-    for at, stop in zip([0, *stops], stops, strict=False):
-        stepping, count = [work for work in works if work.steps - work.skipped >= stop], stop - at
+    for start, stop in zip([0, *stops], stops, strict=False):
+        stepping, count = [work for work in works if work.steps - work.skipped >= stop], stop - start
         stretches.append((backend.steps(stepping, count), stepping))
     end = backend.end(works)
     return stretches, begin.plus(end)

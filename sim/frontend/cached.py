@@ -147,7 +147,7 @@ class CachedFrontEnd(FrontEnd):
         self._first = run.workload.preload
         if all(isinstance(delay, Constant) for delay in self._delays.values()) and not self._has_outages:
             self._plan_by_draw = {drawn: self._declared_plan(drawn, self._first, 0.0) for drawn in set(self._draws)}
-        run.assume("hits by K", hits.described(self.selector), hits.basis)
+        run.assume("hits by K", hits.describe(self.selector), hits.basis)
         run.assume(
             "cache", "not simulated: its size, similarity, eviction and predictor have no effect", "hits are declared"
         )

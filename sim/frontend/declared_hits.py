@@ -78,7 +78,7 @@ class DeclaredHits:
         Raises ConfigError: the constraints cannot be met, or the run of ``of_run`` cannot be read.
         """
         if self.of_run is not None:
-            return _of_run(self.of_run)
+            return _shares_of_run(self.of_run)
         hit_rate = math.fsum(self.shares.values()) if self.hit_rate is None else self.hit_rate
         left = hit_rate - math.fsum(self.shares.values())
         if left < -TOLERANCE or hit_rate > 1 + TOLERANCE:
@@ -127,7 +127,7 @@ class DeclaredHits:
         scaled = np.divide(u, hit_rate, out=np.full(rows, np.inf), where=hit_rate > 0)
         drawn = ks[np.where(scaled < 1, np.minimum(bounds.searchsorted(scaled, "right"), len(by_k) - 1), len(by_k))]
         if self.precision is not None:
-            drawn = self._predicted(drawn, hit_rate, searched)
+            drawn = self._predict_misses(drawn, hit_rate, searched)
         found: list[int] = drawn.tolist()
         return found
 
@@ -149,7 +149,7 @@ class DeclaredHits:
             factors *= np.interp(times[:rows] / 3600 % DAY_H, hours, values, period=DAY_H)
         return factors
 
-    def _predicted(
+    def _predict_misses(
         self, drawn: NDArray[Any], hit_rate: NDArray[np.float64], searched: NDArray[np.float64]
     ) -> NDArray[Any]:
         """Split the misses into searches in vain and predicted ones, so that ``precision`` and ``recall`` hold."""
@@ -166,7 +166,7 @@ class DeclaredHits:
         u = searched * misses
         return np.where(drawn > 0, drawn, np.where(u < in_vain, 0, np.where(u < in_vain + forgone, FORGONE, PREDICTED)))
 
-    def described(self, selector: Selector) -> str:
+    def describe(self, selector: Selector) -> str:
         """Return the shares in words, for the assumptions of a run."""
         by_k = self.share_by_k(selector)
         words = [
@@ -229,7 +229,7 @@ MAX_SLOPE = 50.0
 """Bound on lambda per step; at it, neighbouring K differ by a factor of exp(50)."""
 
 
-def _of_run(folder: Path) -> dict[int, float]:
+def _shares_of_run(folder: Path) -> dict[int, float]:
     """Return the share of all requests by K of a finished run. Raises ConfigError if it has none."""
     from mezzotint.sim.metrics.run_files import read_summary  # pandas, which no other declaration needs
 

@@ -153,13 +153,13 @@ class OneClassSvm(MatchPredictor):
         seed, holdout_queries = int(self._rng.integers(2**31)), self._holdout_queries
 
         @cache
-        def trained() -> TrainedSvm:
+        def train() -> TrainedSvm:
             model = TrainedSvm(self._similarity.artifacts(rows), self, seed)
             if holdout_queries is not None:
                 model.threshold = self._matching_threshold(np.sort(model.scores(holdout_queries)))
             return model
 
-        return trained
+        return train
 
     def _matching_threshold(self, scores: NDArray[np.float64]) -> float:
         """Return the threshold that as many held-out ``scores``, ascending, exceed as when it was chosen. The number is

@@ -39,7 +39,7 @@ def counterfactuals(summary: Mapping[str, Any], config: Config) -> list[tuple[st
         return []
     found = [
         (row["words"], _with(config, row["set"]))
-        for row in _listed()
+        for row in _read_list()
         if all(_fits(_at(config, key), wanted) for key, wanted in row["if"].items())
     ]
     found += [(words, {**config, "hits": hits}) for words, hits in _other_hits(summary, config)]
@@ -56,7 +56,7 @@ def with_times(config: Config, factor: float) -> dict[str, Any]:
 
 
 @cache
-def _listed() -> Sequence[Mapping[str, Any]]:
+def _read_list() -> Sequence[Mapping[str, Any]]:
     text = (files("mezzotint.conf") / "data" / "counterfactuals.yaml").read_text(encoding="utf-8")
     rows: list[Mapping[str, Any]] = yaml.safe_load(text)
     return rows
@@ -78,11 +78,11 @@ def _other_hits(summary: Mapping[str, Any], config: Config) -> list[tuple[str, d
     for other in (rate - POINTS, rate + POINTS):
         if 0 < other <= 1:
             words = f"with a hit rate of {percent(other, 0)} for {percent(rate, 0)}"
-            found.append((words, _scaled(base, other / rate)))
+            found.append((words, _scale_hits(base, other / rate)))
     return [*found, ("without hits", {**base, "shares": {}, "hit_rate": 0.0, "mean_k": None})]
 
 
-def _scaled(hits: Mapping[str, Any], factor: float) -> dict[str, Any]:
+def _scale_hits(hits: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """Return settings of declared hits whose shares are all ``factor`` times as large."""
     rate = hits.get("hit_rate")
     shares = {k: share * factor for k, share in (hits.get("shares") or {}).items()}

@@ -99,7 +99,7 @@ def header(summary: Mapping[str, Any], config: Mapping[str, Any]) -> Header:
         state=_state(summary),
         load=_load(summary),
         goodput=_goodput(summary),
-        rests_on=_untried(summary, config),
+        rests_on=_describe_untried(summary, config),
         images=_unit(models[0].images, summary) if models else f"model {UNKNOWN}",
     )
 
@@ -117,7 +117,7 @@ def rests_on(summary: Mapping[str, Any], tried: Sequence[tuple[str, Mapping[str,
     decisive = [(words, other) for effect, words, other in effects if effect >= SMALL][:MAX_DECIDING]
     if not decisive:
         return f"none of what was tried changes p95 by {percent(SMALL, 0)}: {_all_of([words for words, _ in tried])}"
-    return "; ".join(f"{words}: {_changed(summary, other)}" for words, other in decisive)
+    return "; ".join(f"{words}: {_describe_change(summary, other)}" for words, other in decisive)
 
 
 def _effect(summary: Mapping[str, Any], other: Mapping[str, Any]) -> float:
@@ -137,7 +137,7 @@ def _served_rpm(summary: Mapping[str, Any]) -> float | None:
     return rate
 
 
-def _changed(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _describe_change(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     ours, theirs = (_seconds(each["latency_s"]["p95"]) for each in (summary, other))
     parts = [f"p95 {theirs} for {ours}"]
     served = [_served_rpm(each) for each in (summary, other)]
@@ -148,12 +148,12 @@ def _changed(summary: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _untried(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def _describe_untried(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     words = [words for words, _ in counterfactuals(summary, config)]
     return f"not tried: {_all_of(words)}; {TRY}" if words else NOTHING
 
 
-def shared(
+def split_rows(
     headers: Sequence[Header],
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Return the rows that all ``headers`` have in common, and the others with the values of each header, in order."""

@@ -160,14 +160,14 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         else:
             planned.append((name, np.asarray(getattr(workload, name))[head], every))
     for name, expected, where in planned:
-        at = _first(where & (columns[name] != expected))
-        if at is not None:
-            raise run.plan_error(name, columns.first + at, expected[at], columns[name][at])
+        bad = _first(where & (columns[name] != expected))
+        if bad is not None:
+            raise run.plan_error(name, columns.first + bad, expected[bad], columns[name][bad])
     steps = columns["steps"] - columns["skipped"]
-    at = _first(on_gpu & (columns["steps_left"] != 0) & (columns["steps_left"] != steps))
-    if at is not None:
-        left = f"{columns['steps_left'][at]} of its {steps[at]} steps left; run all of them"
-        raise run.policy_error("executor", f"completed the request in row {columns.first + at} with {left}")
+    bad = _first(on_gpu & (columns["steps_left"] != 0) & (columns["steps_left"] != steps))
+    if bad is not None:
+        left = f"{columns['steps_left'][bad]} of its {steps[bad]} steps left; run all of them"
+        raise run.policy_error("executor", f"completed the request in row {columns.first + bad} with {left}")
 
 
 def _check_gauges(run: FinishedRun) -> None:
@@ -183,17 +183,17 @@ def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> 
     source, hits = columns["source"], served & (columns["source"] != MISSING)
     known = hits & (source != DECLARED)
     last = columns.first + len(columns) - 1
-    at = _first(known & ((source < 0) | (source > last)))
-    if at is not None:
-        found = f"started the request in row {columns.first + at} from the artifact of row {source[at]}"
+    bad = _first(known & ((source < 0) | (source > last)))
+    if bad is not None:
+        found = f"started the request in row {columns.first + bad} from the artifact of row {source[bad]}"
         raise run.policy_error("frontend", f"{found}; the trace has rows 0 to {last}")
     if known.any():
         _check_made(run, columns, known)
     for name, minimum, maximum in (("similarity", -1 - SHARE, 1 + SHARE), ("source_age_s", 0.0, np.inf)):
         values = columns[name]
-        at = _first(served & ((values < minimum) | (values > maximum)))
-        if at is not None:
-            found = f"wrote {name} = {values[at]} of the request in row {columns.first + at}"
+        bad = _first(served & ((values < minimum) | (values > maximum)))
+        if bad is not None:
+            found = f"wrote {name} = {values[bad]} of the request in row {columns.first + bad}"
             raise run.policy_error("frontend", f"{found}; expected {minimum:g} to {maximum:g}")
 
 
@@ -203,13 +203,13 @@ def _check_made(run: FinishedRun, columns: RequestColumns, known: Flags) -> None
     of_run = known & (source >= columns.first)  # artifacts of earlier rows filled the cache before the clock started
     at_source = np.where(of_run, source - columns.first, 0)
     made_s = np.where(columns["outcome"] == COMPLETED, columns["finish_s"], np.inf)[at_source]
-    at = _first(of_run & ~(made_s <= columns["arrival_s"] + GAP_S))
-    if at is not None:
-        when = "never was" if made_s[at] == np.inf else f"was at {made_s[at]} s"
+    bad = _first(of_run & ~(made_s <= columns["arrival_s"] + GAP_S))
+    if bad is not None:
+        when = "never was" if made_s[bad] == np.inf else f"was at {made_s[bad]} s"
         raise run.policy_error(
             "frontend",
-            f"started the request in row {columns.first + at}, which arrived at {columns['arrival_s'][at]} s, from "
-            f"the artifact of row {source[at]}, which {when}; an artifact can be reused once it is completed",
+            f"started the request in row {columns.first + bad}, which arrived at {columns['arrival_s'][bad]} s, from "
+            f"the artifact of row {source[bad]}, which {when}; an artifact can be reused once it is completed",
         )
 
 
@@ -231,45 +231,45 @@ def _check_values(run: FinishedRun, columns: RequestColumns, served: Flags, on_g
             sane = (values >= minimum) & (values < np.inf)
             if name in unknown:
                 sane |= np.isnan(values)
-            at = _first(where & ~sane)
-            if at is not None:
-                found = f"wrote {name} = {values[at]} of the request in row {columns.first + at}"
+            bad = _first(where & ~sane)
+            if bad is not None:
+                found = f"wrote {name} = {values[bad]} of the request in row {columns.first + bad}"
                 raise run.policy_error(kind, f"{found}; expected {minimum:g} or more, and finite")
 
 
 def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gpu: Flags) -> None:
     """A request starts after it arrives, and its times on the GPU fit between its start and its end."""
     start_s, finish_s, denoise_s = columns["start_s"], columns["finish_s"], columns["denoise_s"]
-    at = _first(~(finish_s < np.inf))
-    if at is not None:
-        raise run.policy_error("executor", f"ended the request in row {columns.first + at} at {finish_s[at]} s")
+    bad = _first(~(finish_s < np.inf))
+    if bad is not None:
+        raise run.policy_error("executor", f"ended the request in row {columns.first + bad} at {finish_s[bad]} s")
     # Late in a long run the spacing of floats is above GAP_S: sums may be off by some of it.
     slack_s = GAP_S + 4 * np.spacing(finish_s)
     from_s = columns["arrival_s"] + columns["search_s"]
-    at = _first(served & ~((start_s >= from_s - slack_s) & (start_s <= finish_s)))
-    if at is not None:
-        when = f"started at {start_s[at]} s; it could from {from_s[at]} s on, and ended at {finish_s[at]} s"
-        one = f"the request in row {columns.first + at}"
+    bad = _first(served & ~((start_s >= from_s - slack_s) & (start_s <= finish_s)))
+    if bad is not None:
+        when = f"started at {start_s[bad]} s; it could from {from_s[bad]} s on, and ended at {finish_s[bad]} s"
+        one = f"the request in row {columns.first + bad}"
         raise run.policy_error("executor", f"recorded that {one} {when}: set request.start_s")
     took_s, parts_s = finish_s - start_s, columns["load_s"] + columns["fetch_s"] + denoise_s + columns["decode_s"]
     # At most, not equal: a request may also wait on the GPU for others of its batch.
-    at = _first(on_gpu & (parts_s > took_s * (1 + SHARE) + slack_s))
-    if at is not None:
-        parts = f"loaded, fetched, denoised and decoded for {parts_s[at]} s in the {took_s[at]} s from start to end"
-        raise run.policy_error("executor", f"recorded that the request in row {columns.first + at} {parts}")
+    bad = _first(on_gpu & (parts_s > took_s * (1 + SHARE) + slack_s))
+    if bad is not None:
+        parts = f"loaded, fetched, denoised and decoded for {parts_s[bad]} s in the {took_s[bad]} s from start to end"
+        raise run.policy_error("executor", f"recorded that the request in row {columns.first + bad} {parts}")
     head = slice(columns.first, columns.first + len(columns))
     stepped = on_gpu & (columns["steps"] > columns["skipped"]) & (run.workload.standalone.denoise_s[head] > 0)
     shared = columns[STEP_SHARE if STEP_SHARE in columns else "denoise_s"]
     run_steps = columns["steps"] - columns["skipped"]
     standalone = run.workload.standalone.denoise_s[head] / columns["steps"]
-    at = _first(stepped & ~(np.minimum(denoise_s, shared) > MIN_STEP_SHARE * run_steps * standalone))
-    if at is not None:
-        steps = run_steps[at]
+    bad = _first(stepped & ~(np.minimum(denoise_s, shared) > MIN_STEP_SHARE * run_steps * standalone))
+    if bad is not None:
+        steps = run_steps[bad]
         raise run.policy_error(
             "executor",
-            f"ran {steps} steps of the request in row {columns.first + at} in {denoise_s[at]} s (its share of them: "
-            f"{shared[at]} s), from {start_s[at]} s to {finish_s[at]} s; a step takes time, and alone on a GPU the "
-            f"profile has {standalone[at]:.3g} s",
+            f"ran {steps} steps of the request in row {columns.first + bad} in {denoise_s[bad]} s (its share of them: "
+            f"{shared[bad]} s), from {start_s[bad]} s to {finish_s[bad]} s; a step takes time, and alone on a GPU the "
+            f"profile has {standalone[bad]:.3g} s",
         )
 
 
@@ -277,15 +277,15 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     """Invariant 8: by the usage log, a request's GPU was busy with its model all the time, and drew its energy."""
     spans, worker = run.record.usage_log.spans(), columns["worker"]
     max_batch = getattr(run.parts["executor"], "max_batch", np.inf)
-    at = _first(spans["batch"] > max_batch)
-    if at is not None:
-        found = f"ran {spans['batch'][at]} requests at once on worker {spans['worker'][at]}, of at most {max_batch}"
+    bad = _first(spans["batch"] > max_batch)
+    if bad is not None:
+        found = f"ran {spans['batch'][bad]} requests at once on worker {spans['worker'][bad]}, of at most {max_batch}"
         raise SimulationError(f"{part_names(run.parts, 'executor', 'scheduler')} {found}")
-    at = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
-    if at is not None:
+    bad = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
+    if bad is not None:
         raise SimulationError(
-            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + at} "
-            f"on the worker {worker[at]}, which the cluster does not have"
+            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + bad} "
+            f"on the worker {worker[bad]}, which the cluster does not have"
         )
     order, rows = _order_by_worker(spans["worker"]), np.flatnonzero(on_gpu)
     rows = rows[_order_by_worker(worker[rows])]
@@ -297,11 +297,11 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     if HANDLING in columns:
         finish_s = finish_s - columns[HANDLING][rows]  # its image, which is the end on its GPU
     slack_s = GAP_S + 4 * np.spacing(finish_s.max(initial=0.0))
-    at = _first((span_worker[1:] == span_worker[:-1]) & (from_s[1:] < until_s[:-1] - slack_s))
-    if at is not None:
-        when = f"until {until_s[at]} s, and something else from {from_s[at + 1]} s"
+    bad = _first((span_worker[1:] == span_worker[:-1]) & (from_s[1:] < until_s[:-1] - slack_s))
+    if bad is not None:
+        when = f"until {until_s[bad]} s, and something else from {from_s[bad + 1]} s"
         raise run.policy_error(
-            "executor", f"was busy on worker {span_worker[at]} {when}; a GPU does one thing at a time"
+            "executor", f"was busy on worker {span_worker[bad]} {when}; a GPU does one thing at a time"
         )
     # A held GPU may idle for an answer of each request of its batch, one after another.
     held_s = columns[HANDLING].max(initial=0.0) * spans["batch"].max(initial=1) if run.holds_gpus else 0.0
@@ -319,29 +319,29 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
             last[asked] = np.minimum(at_end, work.stop - 1)  # a held GPU may be idle at the end
             period = np.searchsorted(from_s[first[periods]], start_s[asked] + slack_s, "right") - 1
             busy_s[asked] = np.append(ends_s[periods], -np.inf)[period]
-    at = _first(busy_s < finish_s - slack_s - held_s)
-    if at is not None:
-        where = f"in row {columns.first + rows[at]} on worker {number[at]} from {start_s[at]} s to {finish_s[at]} s"
+    bad = _first(busy_s < finish_s - slack_s - held_s)
+    if bad is not None:
+        where = f"in row {columns.first + rows[bad]} on worker {number[bad]} from {start_s[bad]} s to {finish_s[bad]} s"
         why = "the GPU was not busy all that time; record every second (Cluster.record_busy)"
         raise run.policy_error("executor", f"completed the request {where}, and {why}")
     codes = np.full(len(run.record.usage_log.models) + 1, MISSING)
     for name, code in run.record.usage_log.models.items():
         codes[code] = columns.model_code.get(name, MISSING)
     planned, resident = columns["model"][rows], codes[held[last]]
-    at = _first(resident != planned)
-    if at is not None:
+    bad = _first(resident != planned)
+    if bad is not None:
         names = [*columns.model_code, "another model"]
         raise SimulationError(
             f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row "
-            f"{columns.first + rows[at]}, planned for {names[planned[at]]}, on worker {number[at]}, "
-            f"which held {names[resident[at]]}"
+            f"{columns.first + rows[bad]}, planned for {names[planned[bad]]}, on worker {number[bad]}, "
+            f"which held {names[resident[bad]]}"
         )
     # Work after a worker's last image may outlast the run, so its energy is not in the usage log yet.
     shares_j = np.bincount(number, np.where(latest, 0.0, columns["energy_j"][rows]), len(run.cluster.gpu_counts()))
     drawn_j = np.bincount(span_worker, joules, len(shares_j))
-    at = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
-    if at is not None:
-        energy = f"energy_j of {shares_j[at]} J in the requests of worker {at}, and its GPUs drew {drawn_j[at]} J"
+    bad = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
+    if bad is not None:
+        energy = f"energy_j of {shares_j[bad]} J in the requests of worker {bad}, and its GPUs drew {drawn_j[bad]} J"
         raise run.policy_error("executor", f"wrote {energy}")
 
 
@@ -359,38 +359,38 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
     together = (
         (batch[1:] > 1) & (batch[1:] == batch[:-1]) & (begins_s[1:] == begins_s[:-1]) & (ends_s[1:] == ends_s[:-1])
     )
-    at = _first((sorted_gpu[1:] == sorted_gpu[:-1]) & ~together & (begins_s[1:] < ends_s[:-1] - slack_s))
-    if at is not None:
-        first, second = (row[attempt[order[each]]] for each in (at, at + 1))
+    bad = _first((sorted_gpu[1:] == sorted_gpu[:-1]) & ~together & (begins_s[1:] < ends_s[:-1] - slack_s))
+    if bad is not None:
+        first, second = (row[attempt[order[index]]] for index in (bad, bad + 1))
         raise run.policy_error(
             "executor",
-            f"ran the requests in rows {first} and {second} on GPU {sorted_gpu[at]} at the same time, "
-            f"{begins_s[at + 1]} s",
+            f"ran the requests in rows {first} and {second} on GPU {sorted_gpu[bad]} at the same time, "
+            f"{begins_s[bad + 1]} s",
         )
     place = row - columns.first
     busy_s = np.bincount(place, until_s - from_s, len(on_gpu))
     parts_s = columns["denoise_s"] + columns["decode_s"]
     moved_s = np.bincount(place, np.where(np.asarray(log.stage) == MISSING, until_s - from_s, 0.0), len(on_gpu))
-    at = _first(on_gpu & (np.abs(busy_s - moved_s - parts_s) > GAP_S + SHARE * parts_s))
-    if at is not None:
+    bad = _first(on_gpu & (np.abs(busy_s - moved_s - parts_s) > GAP_S + SHARE * parts_s))
+    if bad is not None:
         raise run.policy_error(
             "executor",
-            f"ran the request in row {columns.first + at} for {busy_s[at]} s in its attempts, and recorded "
-            f"{parts_s[at]} s of stages",
+            f"ran the request in row {columns.first + bad} for {busy_s[bad]} s in its attempts, and recorded "
+            f"{parts_s[bad]} s of stages",
         )
     component, stage = np.asarray(log.component), np.asarray(log.stage)
     denoises = (stage != MISSING) & ((component == WHOLE) | (component == DENOISER))
     # A request has the steps of its last plan: earlier tries of a cascade ran others.
     ran = np.bincount(place, np.where(denoises & log.of_last_try(), np.asarray(log.steps), 0), len(on_gpu))
     steps = columns["steps"] - columns["skipped"]
-    at = _first(on_gpu & (ran != steps))
-    if at is not None:
+    bad = _first(on_gpu & (ran != steps))
+    if bad is not None:
         raise run.policy_error(
-            "executor", f"ran {ran[at]:g} of the {steps[at]} steps of the request in row {columns.first + at}"
+            "executor", f"ran {ran[bad]:g} of the {steps[bad]} steps of the request in row {columns.first + bad}"
         )
-    at = _first(denoises & (until_s > from_s) & ~(np.asarray(log.estimate_s) > 0))
-    if at is not None:
-        found = f"believed that steps of the request in row {row[at]} take {log.estimate_s[at]} s"
+    bad = _first(denoises & (until_s > from_s) & ~(np.asarray(log.estimate_s) > 0))
+    if bad is not None:
+        found = f"believed that steps of the request in row {row[bad]} take {log.estimate_s[bad]} s"
         raise run.policy_error("scheduler", f"{found}; an estimate is positive")
 
 
@@ -403,14 +403,14 @@ def _check_passes(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on
     early = follows & (from_s[order][1:] < until_s[order][:-1] - slack_s)
     outside = (from_s < columns["start_s"][place] - slack_s) | (until_s > columns["finish_s"][place] + slack_s)
     counts = np.bincount(place, minlength=len(on_gpu))
-    at = _first(on_gpu & (counts == 0))
-    if at is None and early.any():
-        at = int(place[order][1:][early][0])
-    if at is None and (outside & on_gpu[place]).any():
-        at = int(place[outside & on_gpu[place]][0])
-    if at is not None:
+    bad = _first(on_gpu & (counts == 0))
+    if bad is None and early.any():
+        bad = int(place[order][1:][early][0])
+    if bad is None and (outside & on_gpu[place]).any():
+        bad = int(place[outside & on_gpu[place]][0])
+    if bad is not None:
         raise run.policy_error(
-            "executor", f"ran the request in row {columns.first + at} in attempts that do not follow each other"
+            "executor", f"ran the request in row {columns.first + bad} in attempts that do not follow each other"
         )
 
 
@@ -423,7 +423,7 @@ def _order_by_worker(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
 def _slices(ordered: NDArray[np.int32], numbers: NDArray[np.intp]) -> list[slice]:
     """Return the slice of ``ordered`` that holds each of ``numbers``."""
     low, high = (np.searchsorted(ordered, numbers, side).tolist() for side in ("left", "right"))
-    return [slice(*each) for each in zip(low, high, strict=True)]
+    return [slice(*bounds) for bounds in zip(low, high, strict=True)]
 
 
 def _check_energy(run: FinishedRun) -> None:
@@ -431,9 +431,9 @@ def _check_energy(run: FinishedRun) -> None:
     if any(gpu.active_w is None for gpu in run.cluster.kinds):
         return
     spans = run.record.usage_log.spans()
-    at = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))
-    if at is not None:
-        span = spans[at]
+    bad = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))
+    if bad is not None:
+        span = spans[bad]
         spent = f"{span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s"
         raise run.policy_error("executor", f"spends {spent}; expected 0 or more, and finite")
 
@@ -447,11 +447,13 @@ def _check_rentals(run: FinishedRun) -> None:
     order = _order_by_worker(spans["worker"])
     worker, from_s, until_s = (np.ascontiguousarray(spans[name])[order] for name in ("worker", "from_s", "until_s"))
     for gpu, away in groupby(rentals, key=lambda rental: rental[0]):
-        own = slice(*np.searchsorted(worker, (gpu, gpu + 1)))
+        of_gpu = slice(*np.searchsorted(worker, (gpu, gpu + 1)))
         for _, rental, away_s, back_s in away:
-            at = own.start + np.searchsorted(until_s[own], away_s + GAP_S)  # the first span that ends later
-            if at < own.stop and from_s[at] < back_s - GAP_S:
-                when = f"from {from_s[at]} s to {until_s[at]} s, and it was {rental} from {away_s} s to {back_s} s"
+            later = of_gpu.start + np.searchsorted(until_s[of_gpu], away_s + GAP_S)  # the first span that ends later
+            if later < of_gpu.stop and from_s[later] < back_s - GAP_S:
+                when = (
+                    f"from {from_s[later]} s to {until_s[later]} s, and it was {rental} from {away_s} s to {back_s} s"
+                )
                 raise run.policy_error("executor", f"ran something on GPU {gpu} {when}")
 
 

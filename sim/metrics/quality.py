@@ -173,7 +173,7 @@ class Published:
     _tables: list[ScoreTable] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._tables = [_validated(ScoreTable, table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
+        self._tables = [_validate(ScoreTable, table, f"quality.tables.{i}") for i, table in enumerate(self.tables)]
         for name, design in self.designs.items():
             check_design(design, f"quality.designs.{name}")
         named = {row.design for table in self._tables for row in table.systems} - {None, *self.designs}
@@ -293,7 +293,7 @@ class AtLeastAlpha:
         if selector.get("alpha_for") is None:
             reason = "selector.alpha_for does not say which models and thresholds alpha was chosen for"
             return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
-        chosen_for = _validated(AlphaFor, selector["alpha_for"], "selector.alpha_for")
+        chosen_for = _validate(AlphaFor, selector["alpha_for"], "selector.alpha_for")
         if difference := _alpha_difference(chosen_for, selector, models, config):
             reason = f"alpha = {alpha:g} bounds nothing here: {difference}"
             return QualityEstimate(factor, basis=_BY_DEFINITION, reason=reason)
@@ -366,7 +366,7 @@ class ImageMasks:
         return on
 
 
-def _validated(kind: type[Validated], node: Any, key: str) -> Validated:
+def _validate(kind: type[Validated], node: Any, key: str) -> Validated:
     try:
         return kind.model_validate(node)
     except ValidationError as error:

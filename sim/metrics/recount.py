@@ -36,13 +36,13 @@ def differences(summary: Mapping[str, Any], requests: pa.Table) -> Iterator[Cont
             yield Contradiction("requests.arrived", arrived, f"at most {len(requests)}, {TOLD}")
         return
     with np.errstate(all="ignore"):  # a damaged file may hold any number
-        for key, value in _counted(summary, requests, len(requests) - arrived).items():
+        for key, value in _recount(summary, requests, len(requests) - arrived).items():
             found = number_at(summary, *key)
             if found is not None and value is not None and not abs(found - value) <= ROUNDING * abs(value):
                 yield Contradiction(".".join(key), found, f"{value:.9g}, {TOLD}")
 
 
-def _counted(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dict[tuple[str, ...], float | None]:
+def _recount(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dict[tuple[str, ...], float | None]:
     """Return numbers of the summary by key, counted again."""
     at = partial(number_at, summary)
     arrival_s, finish_s = (requests[name].cast(pa.float64(), safe=False).to_numpy() for name in COUNTED[:2])

@@ -240,15 +240,15 @@ class RequestColumns:
         model, lookup = self["model"], self["lookup"].astype(np.int32)
         derived = {
             "request_id": request_ids.slice(self.first),
-            "outcome": _coded(self["outcome"].astype(np.int32), OUTCOMES),
+            "outcome": _to_dictionary(self["outcome"].astype(np.int32), OUTCOMES),
             "reason": pa.array(reasons, pa.string()),
-            "model": _coded(model, tuple(self.model_code)),
+            "model": _to_dictionary(model, tuple(self.model_code)),
             "source_id": request_ids.take(_plain(np.maximum(self["source"], MISSING))),  # null for DECLARED too
             "source_age_trace_s": _plain(source_age_trace_s),
             "stall_s": _plain(self._declared_or("stall_s", 0.0)),
             "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared_or("batch_mean", 1.0))),
             "quality_factor": _plain(self["quality"]),
-            "lookup": _coded(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
+            "lookup": _to_dictionary(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
         names = dict.fromkeys((*COLUMNS, *(name for name, column in self.declared.items() if column.public)))
         return pa.table({name: derived[name] if name in derived else _plain(self[name]) for name in names})
@@ -258,6 +258,6 @@ def _plain(values: NDArray[Any]) -> pa.Array:
     return pa.array(values, mask=values == MISSING if values.dtype.kind == "i" else None, from_pandas=True)
 
 
-def _coded(codes: NDArray[np.int32], names: Sequence[str]) -> pa.Array:
+def _to_dictionary(codes: NDArray[np.int32], names: Sequence[str]) -> pa.Array:
     indices = pa.array(codes, mask=codes == MISSING)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))

@@ -101,9 +101,9 @@ def read_summary(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise _unreadable(path, error) from None
     except (ValueError, OverflowError, RecursionError) as error:
-        raise _damaged(path, f"is not valid JSON ({error})") from None
+        raise _damage_error(path, f"is not valid JSON ({error})") from None
     if not isinstance(summary, dict):
-        raise _damaged(path, f"the top level is {str(summary)[:60]!r}, expected an object")
+        raise _damage_error(path, f"the top level is {str(summary)[:60]!r}, expected an object")
     schema = summary.get("schema", SCHEMA)
     if schema != SCHEMA or isinstance(schema, bool):
         remedy = "report it with the version of mezzotint that wrote it, or run it again with this one"
@@ -114,16 +114,16 @@ def read_summary(folder: Path) -> dict[str, Any]:
         wrong = error.errors(include_url=False)[0]
         key = f"key '{'.'.join(map(str, wrong['loc']))}'"
         if wrong["type"] == "missing":
-            raise _damaged(path, f"{key} is missing, expected a complete summary") from None
+            raise _damage_error(path, f"{key} is missing, expected a complete summary") from None
         expected = wrong["msg"].removeprefix("Input should be ")
-        raise _damaged(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
-    found = next(contradictions(summary), None) or _recounted(summary, folder / REQUESTS)
+        raise _damage_error(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
+    found = next(contradictions(summary), None) or _find_difference(summary, folder / REQUESTS)
     if found is not None:
-        raise _damaged(path, f"key '{found.key}' is {found.found:.9g}, expected {found.expected}")
+        raise _damage_error(path, f"key '{found.key}' is {found.found:.9g}, expected {found.expected}")
     return summary
 
 
-def _recounted(summary: Mapping[str, Any], requests: Path) -> Contradiction | None:
+def _find_difference(summary: Mapping[str, Any], requests: Path) -> Contradiction | None:
     """Return the first difference between a summary and its requests; None if there is none, or their file is gone."""
     if not requests.is_file():
         return None
@@ -131,7 +131,8 @@ def _recounted(summary: Mapping[str, Any], requests: Path) -> Contradiction | No
     try:
         return next(differences(summary, table), None)
     except pa.ArrowException as error:
-        raise _damaged(requests, f"cannot be compared with {SUMMARY} ({' '.join(str(error).split())[:200]})") from None
+        reason = " ".join(str(error).split())[:200]
+        raise _damage_error(requests, f"cannot be compared with {SUMMARY} ({reason})") from None
 
 
 def read_summaries(sweep: Path) -> dict[str, dict[str, Any]]:
@@ -161,9 +162,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise _unreadable(path, error) from None
     except DocumentError as error:
-        raise _damaged(path, f"is not valid YAML ({error})") from None
+        raise _damage_error(path, f"is not valid YAML ({error})") from None
     if not isinstance(tree, dict | None):
-        raise _damaged(path, f"the top level is {str(tree)[:60]!r}, expected a mapping")
+        raise _damage_error(path, f"the top level is {str(tree)[:60]!r}, expected a mapping")
     return present_config(tree or {})
 
 
@@ -178,12 +179,12 @@ def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ())
             wanted = [*columns, *(column for column in optional if column in names)]
             for column in wanted:
                 if names.count(column) != 1:
-                    raise _damaged(path, f"column '{column}' is {'there twice' if column in names else 'missing'}")
+                    raise _damage_error(path, f"column '{column}' is {'there twice' if column in names else 'missing'}")
             return file.read(columns=wanted)
     except FileNotFoundError:
-        raise _damaged(path, "is missing") from None
+        raise _damage_error(path, "is missing") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError: damaged column names
-        raise _damaged(path, f"is not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
+        raise _damage_error(path, f"is not a readable Parquet file ({' '.join(str(error).split())[:200]})") from None
 
 
 def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> "pd.DataFrame":
@@ -200,7 +201,7 @@ def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = (
         try:
             found[name] = table[name].cast(kind, safe=False).to_pandas()
         except pa.ArrowException as error:
-            raise _damaged(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
+            raise _damage_error(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
     return pd.DataFrame(found)
 
 
@@ -215,5 +216,5 @@ def _unreadable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(f"{path}: cannot be read ({error.strerror}); check its permissions")
 
 
-def _damaged(path: Path, what: str) -> ConfigError:
+def _damage_error(path: Path, what: str) -> ConfigError:
     return ConfigError(f"{path}: {what}; run it again, or remove {path.parent}")

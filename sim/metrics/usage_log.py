@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.sim.core.worker import OFF
+from mezzotint.sim.core.worker import OFF, STARTING
 
 _FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
 SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})
@@ -28,6 +28,15 @@ class UsageLog:
         self.kinds: dict[str, int] = {}
         self.models: dict[str, int] = {}
         self.rentals: list[tuple[int, str, float, float]] = []
+        self._away: dict[int, tuple[str, float]] = {}
+
+    def state_changed(self, gpu: int, state: str, now_s: float) -> None:
+        """Note that ``gpu`` is in ``state`` from ``now_s`` on, and log the rental that ends, if it was one."""
+        rental, since_s = self._away.pop(gpu, ("", now_s))
+        if since_s < now_s:
+            self.rentals.append((gpu, rental, since_s, now_s))
+        if state in (OFF, STARTING):
+            self._away[gpu] = state, now_s
 
     def spans(self) -> NDArray[Any]:
         """Return all spans, (n,) of SPAN."""

@@ -48,7 +48,7 @@ def first_requests(rows: int) -> Warmup:
     return Warmup(rows, f"the first {rows} requests" if rows else "none")
 
 
-def settled(columns: RequestColumns, periods_s: Mapping[str, float]) -> Warmup:
+def find_warmup(columns: RequestColumns, periods_s: Mapping[str, float]) -> Warmup:
     """Return the warm-up of ``warmup=auto``: the longest that one of these rules asks for, at most half of the run.
 
     - MSER of the logarithms of the latencies, by arrival (`mser`).

@@ -48,10 +48,10 @@ def read_cells(path: Path) -> list[Cells]:
     except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowInvalid) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError(f"{path}: cannot be read as a table ({reason}); name another file") from None
-    return [_filled(row) for row in rows]
+    return [_drop_empty(row) for row in rows]
 
 
-def _filled(row: Cells) -> Cells:
+def _drop_empty(row: Cells) -> Cells:
     plain = {name: " ".join(cell.split()) if isinstance(cell, str) else cell for name, cell in row.items() if name}
     return {name: cell for name, cell in plain.items() if cell not in ("", None)}
 

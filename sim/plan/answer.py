@@ -331,7 +331,7 @@ class _Planner:
     def rank(self) -> list[Ranked]:
         """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
 
-        Of each work there are `PlanSpec.rank` clusters with a price, as many without one, and the baseline.
+        Of one work there are `PlanSpec.rank` clusters with a price, as many without one, and the baseline.
         """
         meeting: dict[str, list[Ranked]] = {}
         for candidate, search in self.searches.items():
@@ -350,29 +350,31 @@ class _Planner:
                 self.passed_over.append(dropped)
         cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
         ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
-        sizes = {each.result.candidate: each.result.gpus for each in ranked}
+        sizes = {one.result.candidate: one.result.gpus for one in ranked}
 
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
-            return self._meet([((each, HEADROOM_FACTORS[index], 1.0), sizes[each]) for each, index in tried])
+            return self._meet(
+                [((candidate, HEADROOM_FACTORS[index], 1.0), sizes[candidate]) for candidate, index in tried]
+            )
 
-        def lowest_overload(each: Ranked) -> int:
+        def lowest_overload(one: Ranked) -> int:
             """Return the index of the lowest factor whose work alone fills the cluster, if it is fixed."""
-            full = each.result.devices / each.gpus_kept_busy if each.result.candidate.is_plain else math.inf
+            full = one.result.devices / one.gpus_kept_busy if one.result.candidate.is_plain else math.inf
             return bisect_left(HEADROOM_FACTORS, full)
 
         ends = bisect(
-            {each.result.candidate: (-1, lowest_overload(each)) for each in ranked},
+            {one.result.candidate: (-1, lowest_overload(one)) for one in ranked},
             lambda low, high: (low + high) // 2 if high - low > 1 else None,
             hold,
         )
-        for each in ranked:
-            low, high = ends[each.result.candidate]
+        for one in ranked:
+            low, high = ends[one.result.candidate]
             carries = 1.0 if low < 0 else HEADROOM_FACTORS[low]
-            each.headroom = (carries, None if high == len(HEADROOM_FACTORS) else HEADROOM_FACTORS[high])
-            errors = [row["service_error"] for row in each.summary["models"]]
-            each.error = max((UNSTATED_ERROR if error is None else error for error in errors), default=UNSTATED_ERROR)
-            each.error_is_stated = bool(errors) and None not in errors
-            self._add_rates(each)
+            one.headroom = (carries, None if high == len(HEADROOM_FACTORS) else HEADROOM_FACTORS[high])
+            errors = [row["service_error"] for row in one.summary["models"]]
+            one.error = max((UNSTATED_ERROR if error is None else error for error in errors), default=UNSTATED_ERROR)
+            one.error_is_stated = bool(errors) and None not in errors
+            self._add_rates(one)
         self._check_service_times(ranked)
         self._search_from_empty(ranked)
         if ranked:
@@ -402,9 +404,9 @@ class _Planner:
         result = best.result
         config = result.candidate.config(result.gpus, self._spec.seed, 1.0, 1.0)
         changes = counterfactuals(best.summary, config)
-        found = self._runs.measure_configs([changed for _, changed in changes])
+        summaries = self._runs.measure_configs([changed for _, changed in changes])
         self.runs += len(changes)
-        tried = [(words, one) for (words, _), one in zip(changes, found, strict=True) if not isinstance(one, str)]
+        tried = [(words, one) for (words, _), one in zip(changes, summaries, strict=True) if not isinstance(one, str)]
         best.rests_on = rests_on(best.summary, tried)
 
     def _search_from_empty(self, ranked: Sequence[Ranked]) -> None:
@@ -435,33 +437,36 @@ class _Planner:
         summaries = self.summaries[candidate, gpus]
         search = self.searches.get(candidate)
         judged = Replications() if search is None else search.known.get(gpus, Replications())
-        numbers = {name: _mean([number_at(each, *keys) for each in summaries]) for name, keys in NUMBERS.items()}
+        numbers = {name: _mean([number_at(summary, *keys) for summary in summaries]) for name, keys in NUMBERS.items()}
         numbers |= {target.key: _mean(list(map(target.value, summaries))) for target in self._spec.targets}
         usd_per_h = self._usd_per_h(candidate, gpus)
         return ClusterResult(candidate, gpus, judged.meets, judged.is_undecided, len(summaries), usd_per_h, numbers)
 
     def _check_service_times(self, ranked: Sequence[Ranked]) -> None:
         """Set for each ranked cluster the GPUs that suffice if its service takes longer by its error."""
-        by_candidate = {each.result.candidate: each for each in ranked}
+        by_candidate = {one.result.candidate: one for one in ranked}
 
         def miss(tried: list[tuple[Candidate, int]]) -> list[bool]:
             loads = [
-                ((each, 1.0, 1 + by_candidate[each].error), by_candidate[each].result.gpus + more * each.step)
-                for each, more in tried
+                (
+                    (candidate, 1.0, 1 + by_candidate[candidate].error),
+                    by_candidate[candidate].result.gpus + more * candidate.step,
+                )
+                for candidate, more in tried
             ]
             return [not meets for meets in self._meet(loads)]
 
         ends = bisect(
             {
-                candidate: (-1, (each.most_gpus - each.result.gpus) // candidate.step + 1)
-                for candidate, each in by_candidate.items()
+                candidate: (-1, (one.most_gpus - one.result.gpus) // candidate.step + 1)
+                for candidate, one in by_candidate.items()
             },
             lambda low, high: None if high - low < 2 else 0 if low < 0 else (low + high) // 2,  # mostly none is needed
             miss,
         )
-        for candidate, each in by_candidate.items():
-            gpus = each.result.gpus + ends[candidate][1] * candidate.step
-            each.gpus_if_slower = candidate.devices(gpus) if gpus <= each.most_gpus else None
+        for candidate, one in by_candidate.items():
+            gpus = one.result.gpus + ends[candidate][1] * candidate.step
+            one.gpus_if_slower = candidate.devices(gpus) if gpus <= one.most_gpus else None
 
     def _meet(self, clusters: Sequence[tuple[Load, int]]) -> list[bool]:
         """Return for each candidate under a load, with its number of GPUs, True if it meets the targets."""
@@ -528,10 +533,10 @@ class _Planner:
             return usd_per_h
         hours = [
             60
-            * (number_at(each, "cost_usd", "per_image") or 0.0)
-            * (number_at(each, "images_per_request") or 1.0)
-            * (number_at(each, "throughput_rpm") or 0.0)
-            for each in self.summaries[candidate, gpus]
+            * (number_at(summary, "cost_usd", "per_image") or 0.0)
+            * (number_at(summary, "images_per_request") or 1.0)
+            * (number_at(summary, "throughput_rpm") or 0.0)
+            for summary in self.summaries[candidate, gpus]
         ]
         return sum(hours) / len(hours)
 
@@ -591,7 +596,7 @@ class _Planner:
         return Unranked(candidate, "infeasible", reason, None, best)
 
     def _best(self, candidate: Candidate) -> ClusterResult | None:
-        sizes = [gpus for each, gpus in self.summaries if each is candidate]
+        sizes = [gpus for of, gpus in self.summaries if of is candidate]
         return self.result(candidate, max(sizes)) if sizes else None
 
 
@@ -658,29 +663,29 @@ def pareto_front(clusters: Sequence[ClusterResult], key: str = "p95_s") -> list[
     Clusters without a price are compared by their GPUs if none has a price, and else left out.
     """
     front, lowest = [], math.inf
-    has_prices = any(each.usd_per_h is not None for each in clusters)
-    for each in sorted(clusters, key=_order):
-        value = each.numbers[key]
-        if value is not None and value < lowest and (each.usd_per_h is not None) == has_prices:
-            front.append(each)
+    has_prices = any(result.usd_per_h is not None for result in clusters)
+    for result in sorted(clusters, key=_order):
+        value = result.numbers[key]
+        if value is not None and value < lowest and (result.usd_per_h is not None) == has_prices:
+            front.append(result)
             lowest = value
     return front
 
 
-def _order(each: ClusterResult) -> tuple[bool, float, float, str]:
+def _order(result: ClusterResult) -> tuple[bool, float, float, str]:
     """Return the key of the ranking: by price, then those without one by their number of GPUs."""
-    p95_s, usd_per_h = each.numbers["p95_s"], each.usd_per_h
-    cost = each.devices if usd_per_h is None else usd_per_h
-    return usd_per_h is None, cost, math.inf if p95_s is None else p95_s, each.candidate.name
+    p95_s, usd_per_h = result.numbers["p95_s"], result.usd_per_h
+    cost = result.devices if usd_per_h is None else usd_per_h
+    return usd_per_h is None, cost, math.inf if p95_s is None else p95_s, result.candidate.name
 
 
 def _saving(result: ClusterResult, baselines: Sequence[ClusterResult]) -> Saving:
     """Return what a cluster saves beside the baselines of its work, the cheapest first."""
-    usd_per_h, own = baselines[0].usd_per_h, result.usd_per_h
+    baseline_usd_per_h, usd_per_h = baselines[0].usd_per_h, result.usd_per_h
     kinds = result.candidate.gpus
     devices = min((one.devices for one in baselines if one.candidate.gpus == kinds), default=None)
     return Saving(
-        None if usd_per_h is None or own is None else usd_per_h - own,
+        None if baseline_usd_per_h is None or usd_per_h is None else baseline_usd_per_h - usd_per_h,
         None if devices is None else devices - result.devices,
     )
 

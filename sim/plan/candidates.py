@@ -180,9 +180,9 @@ class _Catalogue:
         own_prices = self._own_prices(options.prices)
         self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
-        self._folders, self._scalings = folders, self._declared(options.assume)
+        self._folders, self._scalings = folders, self._declare_scalings(options.assume)
         self._made: list[Scaled] = []
-        self._profiles = {kind: self._known(kind) for kinds in self.clusters for kind in kinds}
+        self._profiles = {kind: self._find_profiles(kind) for kinds in self.clusters for kind in kinds}
         self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
         asked = [name for option in options.gpu for name in option.split("+")] or list(self._measured)
         self._family, self.notes = self._models(options.model, asked)
@@ -199,7 +199,7 @@ class _Catalogue:
         self._coverage: dict[str, str | None] = {}
         self._takes_own_shapes = False
 
-    def _declared(self, assume: Sequence[str]) -> list[Scaling]:
+    def _declare_scalings(self, assume: Sequence[str]) -> list[Scaling]:
         """Return the declared scalings, and have all runs take them. Raises ConfigError for a wrong one."""
         text = ",".join(assume) or None
         check_assumed(text, {gpu.name for gpu in self._gpus.values()})
@@ -207,7 +207,7 @@ class _Catalogue:
             self._words.append(f"assume={text}")
         return parse_scalings(text)
 
-    def _known(self, kind: str) -> dict[str, Profile]:
+    def _find_profiles(self, kind: str) -> dict[str, Profile]:
         """Return the profiles of a kind of GPU by model, the scaled ones among them."""
         name = self._gpus[kind].name
         profiles = find(name, self._folders)
@@ -217,7 +217,7 @@ class _Catalogue:
                 profiles |= self._made[-1].profiles
         return profiles
 
-    def _unknown(self, kind: str) -> str:
+    def _explain_no_profile(self, kind: str) -> str:
         """Return that no profile is known on a kind of GPU; if that was asked for, also the nearest kinds with one."""
         family = f"no profile of {self._large}"
         if self._wants_all:
@@ -257,7 +257,10 @@ class _Catalogue:
         self._words.append("shapes=trace")
         self._takes_own_shapes = True
         reasons = [
-            self._uncovered(kind) for kinds in self.clusters for kind in kinds if self._large in self._measured[kind]
+            self._explain_no_coverage(kind)
+            for kinds in self.clusters
+            for kind in kinds
+            if self._large in self._measured[kind]
         ]
         if not reasons or None in reasons:
             return [f"{where}: its own {names} are used; shapes=model takes those of {self._large} for every request"]
@@ -271,11 +274,11 @@ class _Catalogue:
         """Return the candidates of a design on a kind of GPU or two. Raises _LeftOut if there are none."""
         family, profiled = self._family, [self._measured[kind] for kind in kinds]
         if not any(set(roles.values()) & models for roles in family.values() for models in profiled):
-            raise _LeftOut(self._unknown(kinds[0]))
+            raise _LeftOut(self._explain_no_profile(kinds[0]))
         prices = {kind: price for kind in kinds if (price := self._prices[kind]) is not None}
         if len(prices) < len(kinds) and self._wants_all:
             raise _LeftOut("no price is known; name the kind with --gpu for a count without one, or give --prices")
-        if self._takes_own_shapes and (reason := self._uncovered(kinds[0])) is not None:
+        if self._takes_own_shapes and (reason := self._explain_no_coverage(kinds[0])) is not None:
             raise _LeftOut(f"{reason}; shapes=model plans all requests at the size and the steps of the model")
         system, *settings = design.split()
         words = [f"system={system}", *settings, *self._words]
@@ -315,12 +318,12 @@ class _Catalogue:
                 design, kinds[-1], name, (first, few) if few else None, prices, rents, gpus, services, config,
                 *rate_key(config), service, is_plain, can_repeat, self._work(config, first), cache,
                 step=_group_size(plain),
-                period_s=_longest_period_s(controller), scaled=self._scaled(kinds, family[name]),
+                period_s=_longest_period_s(controller), scaled=self._scaled_kinds(kinds, family[name]),
             )  # fmt: skip
             composed.append(_Composed(candidate, _key(config, needed), name == names[0]))
         return composed
 
-    def _scaled(self, kinds: Sequence[str], roles: Mapping[str, str]) -> frozenset[str]:
+    def _scaled_kinds(self, kinds: Sequence[str], roles: Mapping[str, str]) -> frozenset[str]:
         """Return the kinds of GPUs on which a model of ``roles`` has scaled times."""
         bases = {
             kind: {of.basis for name, of in self._profiles[kind].items() if name in roles.values()} for kind in kinds
@@ -341,7 +344,7 @@ class _Catalogue:
             profile is not None and (profile.lora is not None or profile.controlnet is not None) for profile in profiles
         )
 
-    def _uncovered(self, kind: str) -> str | None:
+    def _explain_no_coverage(self, kind: str) -> str | None:
         """Return why the profile of the large model on ``kind`` does not cover the requests; None if it does."""
         if kind not in self._coverage:
             config = resolve_config(
@@ -374,14 +377,14 @@ class _Catalogue:
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(f"plan: {' '.join(words)}: {' '.join(str(error).split())}") from None
 
-    def _own(self, group: str) -> list[str]:
+    def _users_choices(self, group: str) -> list[str]:
         """Return the user's own choices of a group."""
-        return [choice.name for choice in choices(group, self._files.groups) if choice.own]
+        return [choice.name for choice in choices(group, self._files.groups) if choice.is_users]
 
     def _known_gpus(self) -> dict[str, Gpu]:
         """Return every kind of GPU: the shipped ones, and those of the user's own choices of ``cluster=``."""
         nodes = {kind: settings["cluster"]["gpu"] for kind, settings in gpus().items()}
-        for kind in self._own("cluster"):
+        for kind in self._users_choices("cluster"):
             gpu = OmegaConf.select(self._compose(f"cluster={kind}"), "cluster.gpu")
             if gpu is not None:  # else its pools may be of several kinds
                 nodes[kind] = OmegaConf.to_container(gpu, resolve=True)
@@ -409,7 +412,7 @@ class _Catalogue:
         A model on an engine is planned if it is named in full.
         """
         models: dict[str, Any] = {
-            name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._own("models")
+            name: resolve_config(self._compose(f"models={name}"))["models"] for name in self._users_choices("models")
         }
         models |= engine_models()
         for file in (CONF / "models").iterdir():
@@ -425,13 +428,13 @@ class _Catalogue:
             self._variants = [_large(every[model])]
             return {model: every[model]}, []
 
-        def covered(name: str) -> int:
+        def count_measured(name: str) -> int:
             measured = self._measured
             return sum(any(name in measured[kind] for kind in _forms(gpu, measured)) for gpu in asked)
 
         variants = [name for name in _forms(model, larges) if name == model or name not in engine_models()]
         self._variants = variants
-        best = max(variants, key=lambda name: (covered(name), name == model), default=None)
+        best = max(variants, key=lambda name: (count_measured(name), name == model), default=None)
         if best is None:
             raise ConfigError(
                 f"--model {model}: is no model that can be planned for; expected one of {', '.join(larges)}"

@@ -131,7 +131,7 @@ def search(spec: CapacitySpec, measure: Measure) -> Capacity:
     Raises:
         ConfigError: some replication does not sustain the lower rate, or sustains the upper one.
     """
-    low, high = _rounded(spec.from_rpm), _rounded(spec.to_rpm)
+    low, high = _round_rate(spec.from_rpm), _round_rate(spec.to_rpm)
     trials: list[RateTrial] = []
 
     def run(requested: Sequence[tuple[int, float]]) -> list[RateTrial]:
@@ -140,7 +140,7 @@ def search(spec: CapacitySpec, measure: Measure) -> Capacity:
         return measured
 
     def middle(below: float, above: float) -> float | None:
-        rate_rpm = _rounded(math.sqrt(below * above))
+        rate_rpm = _round_rate(math.sqrt(below * above))
         return rate_rpm if above > below * (1 + spec.tolerance) and below < rate_rpm < above else None
 
     _check(spec, run([(seed, low) for seed in spec.seeds]), is_low=True)
@@ -151,7 +151,7 @@ def search(spec: CapacitySpec, measure: Measure) -> Capacity:
         lambda requested: [trial.is_sustained(spec.violations) for trial in run(requested)],
     )
     sustained, unsustained = map(interval, zip(*brackets.values(), strict=True))
-    rate_rpm = _rounded(sustained.mean)
+    rate_rpm = _round_rate(sustained.mean)
     at_rate = run([(seed, rate_rpm) for seed in spec.seeds])
     share = interval([trial.violation_rate for trial in at_rate])
     return Capacity(
@@ -163,7 +163,7 @@ def search(spec: CapacitySpec, measure: Measure) -> Capacity:
     )
 
 
-def _rounded(rate_rpm: float) -> float:
+def _round_rate(rate_rpm: float) -> float:
     return float(f"{rate_rpm:.{DIGITS}g}")
 
 

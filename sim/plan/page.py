@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from mezzotint.figures.page import DASH, number, render
 from mezzotint.figures.palette import COLOURS
-from mezzotint.sim.metrics.header import Header, duration, header, shared
+from mezzotint.sim.metrics.header import Header, duration, header, split_rows
 from mezzotint.sim.metrics.summary import cautions
 from mezzotint.sim.metrics.summary_keys import kind_of
 from mezzotint.sim.plan.answer import (
@@ -189,7 +189,7 @@ def columns(plan: Plan) -> list[Column]:
         Column("cache empty", "", _from_empty, is_name=True),
         Column("service times", "", basis, is_name=True),
     ]
-    return _known(plan, made)
+    return _drop_empty(plan, made)
 
 
 def details(plan: Plan) -> list[Column]:
@@ -208,10 +208,10 @@ def details(plan: Plan) -> list[Column]:
         ),
         Column("seeds", "", lambda one: str(one.result.replications)),
     ]
-    return _known(plan, made)
+    return _drop_empty(plan, made)
 
 
-def _known(plan: Plan, made: Sequence[Column]) -> list[Column]:
+def _drop_empty(plan: Plan, made: Sequence[Column]) -> list[Column]:
     """Return the columns that have a value for some cluster."""
     return [column for column in made if any(column.text(one) != DASH for one in plan.ranked)]
 
@@ -339,7 +339,7 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
             }
             for one, about in zip(plan.ranked, headers(plan), strict=True)
         ],
-        "not_ranked": [_unranked(one) for one in plan.unranked],
+        "not_ranked": [_unranked_json(one) for one in plan.unranked],
         "clusters": [_cluster(one) for one in plan.clusters],
         "notes": list(plan.notes),
         "runs": plan.runs,
@@ -363,7 +363,7 @@ def _cluster(result: ClusterResult) -> dict[str, Any]:
     }
 
 
-def _unranked(one: Unranked) -> dict[str, Any]:
+def _unranked_json(one: Unranked) -> dict[str, Any]:
     return {
         "design": one.candidate.design,
         "models_choice": one.candidate.models,
@@ -411,7 +411,7 @@ def html(plan: Plan, command: str) -> str:
     drawn, goal, abouts = drawn_clusters(plan), goal_text(plan), headers(plan)
     styles = _styles(plan, drawn)
     prices = {kind: price for one in plan.clusters for kind, price in one.candidate.prices.items()}
-    differing = [row for row in shared(abouts)[1] if all(row[1])] if abouts else []
+    differing = [row for row in split_rows(abouts)[1] if all(row[1])] if abouts else []
     body = render(
         "mezzotint.sim.plan",
         "plan.html.jinja",

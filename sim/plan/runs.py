@@ -12,7 +12,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Candidate
-from mezzotint.sim.plan.traffic import repeated
+from mezzotint.sim.plan.traffic import repeat
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
@@ -93,7 +93,7 @@ def _trace(source: str, seed: int, repeats: int) -> Trace:
         repeats: the requests come so many times over, for a longer run at drawn times.
     """
     if repeats > 1:
-        return repeated(_trace(source, seed, 1), repeats)
+        return repeat(_trace(source, seed, 1), repeats)
     built: Source = build(json.loads(source), "trace", Source)
     return built.load(stream(seed, TRACE))
 

@@ -247,7 +247,7 @@ def find_starts(
     return starts, earlier, notes
 
 
-def repeated(trace: Trace, repeats: int) -> Trace:
+def repeat(trace: Trace, repeats: int) -> Trace:
     """Return a trace of the same requests, ``repeats`` times over, one pass after another."""
     ids = np.char.mod("%d", np.arange(len(trace) * repeats))
     shift_s = np.repeat(np.arange(repeats) * (float(trace.arrival_s[-1]) + 1.0), len(trace))

@@ -44,7 +44,6 @@ from mezzotint.sim.protocols.groups import (
     GroupPolicy,
     Launch,
     Rank,
-    StageExecutor,
     StageView,
     Stand,
 )
@@ -92,7 +91,6 @@ __all__ = [
     "Scheduler",
     "Selector",
     "StageCost",
-    "StageExecutor",
     "StageView",
     "Stand",
     "StepCosts",

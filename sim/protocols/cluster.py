@@ -32,7 +32,7 @@ class Cluster(Protocol):
     def workers(self) -> Sequence[Worker]:
         """The workers that serve requests now or later: a group, and not the GPUs that it is made of.
 
-        GPUs that are starting, draining or off (Cluster.order) are not among them.
+        GPUs that are starting, leaving or off (Cluster.order) are not among them.
         """
 
     def roles(self) -> Sequence[str]:
@@ -138,11 +138,11 @@ class Cluster(Protocol):
     def order(self, instance: int, startup_s: float, now_s: float) -> None:
         """Order ``instance``: its GPUs start for ``startup_s``, load their model and open.
 
-        They are paid from now on. An instance that drains is kept instead, and serves at once.
+        They are paid from now on. An instance that leaves is kept instead, and serves at once.
         """
 
     def give_back(self, instance: int, now_s: float) -> None:
-        """Drain the GPUs of ``instance``, and pay for them until the last one has. A start is broken off at once."""
+        """Let the GPUs of ``instance`` finish, and pay until the last one has. A start is broken off at once."""
 
     def close(self, worker: Worker) -> None:
         """Stop new requests from reaching ``worker`` while an executor runs a static batch there."""

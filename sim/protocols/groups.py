@@ -1,15 +1,14 @@
 """Groups of GPUs that change while a request runs: which GPUs run which stage next, and for how many steps."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from mezzotint.settings.ranges import Count, Seconds
+from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.plan import Stage
-from mezzotint.sim.core.progress import Attempt, Progress, StageCost
+from mezzotint.sim.core.progress import Progress, StageCost
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.protocols.run import Run
 
 
@@ -17,7 +16,7 @@ class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
 
     Its boundaries, at which it can be interrupted, are ``every`` so many steps.
-    ``ahead`` is True if it was made before the boundary, so that its work begins without StageExecutor.launch_s.
+    ``ahead`` is True if it was made before the boundary, so that its work begins without executor.launch_s.
     ``batch`` are requests that run the same steps with it, as one batch, with its Progress.batch_key.
     """
 
@@ -91,15 +90,14 @@ class CostOf(Protocol):
 
 
 class StageView(Protocol):
-    """The stage scheduler, as a group policy sees it. Nothing in it can be set, nor in a Progress.
+    """The executor of stages, as a group policy sees it. Nothing in it can be set, nor in a Progress.
 
     Attributes:
         waiting: the requests at a boundary, on no GPU and with no launch decided, in the order of their coming there.
-        moves_are_free: True if a latent moves to other GPUs in no time.
         estimates_are_exact: True if every estimate is the true cost.
         claimed: for each GPU that runs stages, the number of launches decided and not ended that hold it. GPUs that
-            serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is down, or loads after
-            a repair, counts as held.
+            serve ControlNets (Cluster.servers), the last ones, are not among them. A GPU that is not open
+            (Worker.open) counts as held: it is down, loads, leaves its role, or is not rented.
     """
 
     @property
@@ -107,9 +105,6 @@ class StageView(Protocol):
 
     @property
     def claimed(self) -> Sequence[int]: ...
-
-    @property
-    def moves_are_free(self) -> bool: ...
 
     @property
     def estimates_are_exact(self) -> bool: ...
@@ -150,7 +145,7 @@ class StageView(Protocol):
 
 @runtime_checkable
 class GroupPolicy(Protocol):
-    """A group policy: decides at every event which GPUs run which stage next (``scheduler=stages``).
+    """A group policy: decides at every event which GPUs run which stage next (``executor=stages``).
 
     A launch claims its GPUs until it ends; it starts once all of them are idle and up, after all events of the instant.
     The scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``, the
@@ -161,11 +156,14 @@ class GroupPolicy(Protocol):
         decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
         acts_on_answers: True to be told of the end of a request at its answer, after its handling, though its GPUs
             are free before.
+        follows_gpus: True if it launches on GPUs of ``StageView.idle`` alone, so that GPUs may come, go and change
+            their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
     """
 
     __slots__ = ()
     decides_before_release: bool = False
     acts_on_answers: bool = False
+    follows_gpus: bool = False
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...
@@ -208,101 +206,3 @@ class GroupPolicy(Protocol):
     def first_waiting(self) -> Rank:
         """Return the rank of the first of the requests that wait, for `Stand.rank`; NOBODY if none does."""
         return NOBODY
-
-
-@runtime_checkable
-class StageExecutor(Protocol):
-    """An executor of stages on groups of GPUs, as the stage scheduler sees it.
-
-    Attributes:
-        launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
-    """
-
-    launch_s: Seconds
-
-    @property
-    def moves_are_free(self) -> bool:
-        """True if a latent moves to other GPUs in no time."""
-
-    @property
-    def moves_in_background(self) -> bool:
-        """True if a move begins at the end of the launch before, and no GPU is busy with it.
-
-        The next launch begins once the move ended. If False, old and new GPUs are busy with it before the next launch.
-        """
-        return False
-
-    def bind_abort(self, abort: Callable[[Worker, float], list[Request]]) -> None:
-        """Take the scheduler's function that ends the launch on a GPU that fails, for Executor.abort.
-
-        It returns the requests that are lost.
-        """
-        return
-
-    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
-        """Take note, before the run, that ``gpus`` will run ``components`` alone."""
-        return
-
-    def refusal(self, request: Request) -> str:
-        """Return why no group can run ``request``, which then fails at once; empty if one can."""
-        return ""
-
-    def max_degree(self, request: Request, stage: Stage, gpus: int) -> Count:
-        """Return the greatest parallel degree of ``stage`` of ``request``, on ``gpus`` GPUs."""
-        return min(gpus, stage.max_degree or gpus)
-
-    def stages_of(self, request: Request) -> tuple[Stage, ...]:
-        """Return the stages of ``request``: those of its plan, else the executor's own."""
-
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False) -> StageCost:
-        """Return the true cost of ``stage`` on ``degree`` GPUs, of ``batch`` requests like ``request`` together.
-
-        ``as_usual`` takes the request without its sampling parameters.
-        """
-
-    def reserve(self, progress: Progress, group: Worker) -> bool:
-        """Take what the next launch of ``progress`` needs besides the GPUs of ``group``, which are idle.
-
-        A launch that follows another one on ``group`` at once keeps what that one had.
-
-        Returns:
-            False if it is not to be had now. The launch then waits, and asks again after the next event.
-        """
-        return True
-
-    def launch_ended(self, progress: Progress, group: Worker, stage: Stage, is_last: bool, now_s: float) -> None:
-        """Free what was reserved for launches of ``stage`` on ``group``, of which the last ended now.
-
-        ``is_last`` is True if no step of the stage is left.
-        """
-        return
-
-    def prepare(self, progress: Progress, group: Worker, now_s: float, record_earlier: Callable[[], None]) -> Seconds:
-        """Form ``group`` and load what its GPUs lack, if anything; return the seconds until the first step begins.
-
-        ``record_earlier`` records what ran on these GPUs before. It is called ahead of whatever is recorded here.
-        """
-
-    def move_s(self, progress: Progress, group: Worker) -> Seconds:
-        """Return the seconds of moving the latent of ``progress`` from its last GPUs to ``group``."""
-
-    def record_move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
-        """Record a move, on ``group`` of the old and the new GPUs."""
-
-    def ran(self, progress: Progress, attempt: Attempt) -> None:
-        """Record ``attempt``, which ended."""
-
-    def ran_together(self, batch: Sequence[Progress], attempt: Attempt) -> None:
-        """Record ``attempt`` of the requests of ``batch`` as one batch, which ended now."""
-
-    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float, batch: int = 1) -> None:
-        """Record the work of ``progress`` on ``group`` from ``from_s``, if it began by now: a GPU of it failed.
-
-        Of a ``batch`` of requests the first is recorded with the work of all.
-        """
-
-    def restarted(self, progress: Progress) -> None:
-        """Forget what ``progress`` has run so far: it begins its plan anew."""
-
-    def complete(self, progress: Progress) -> None:
-        """Complete the request, which is answered now."""

@@ -49,7 +49,7 @@ def answer(runs: Sequence[Run]) -> str:
             has_one_seed = all(len(result.cell.runs) == 1 for result in results)
             is_several = len({result.cell.series for result in results}) > 1
             noise = "Each has one seed, so small differences may be noise." if is_several and has_one_seed else ""
-            return " ".join(filter(None, [_meeting(name, results, runs), _sustained(name, results), noise]))
+            return " ".join(filter(None, [_meeting(name, results, runs), _say_max_rates(name, results), noise]))
     return _fastest(grid)
 
 
@@ -67,10 +67,10 @@ def caveats(runs: Sequence[Run]) -> list[str]:
             f"Overloaded: {_at_loads(growing)}. They serve less than is offered for as long as requests arrive, "
             "so latencies and shares depend on the length of the trace."
         )
-    if lost := [(share, cell) for cell in grid if (share := tables.lost(cell)) > 0]:
-        share, worst = max(lost, key=lambda pair: pair[0])
+    if losing := [(share, cell) for cell in grid if (share := tables.lost_share(cell)) > 0]:
+        share, worst = max(losing, key=lambda pair: pair[0])
         texts.append(
-            f"Failed or discarded requests: {_at_loads([cell for _, cell in lost])}; at most {percent(share)} "
+            f"Failed or discarded requests: {_at_loads([cell for _, cell in losing])}; at most {percent(share)} "
             f"({worst.series} at {worst.load.label})."
         )
     return texts
@@ -133,7 +133,7 @@ def _best_quality(here: Sequence[_Result], lead: _Result) -> str:
     )
 
 
-def _sustained(name: str, results: Sequence[_Result]) -> str:
+def _say_max_rates(name: str, results: Sequence[_Result]) -> str:
     """Say up to which rate each system meets the limit, at that rate and all lower ones."""
     rates: dict[str, list[tuple[float, bool]]] = {}
     for result in results:

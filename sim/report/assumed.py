@@ -103,10 +103,10 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def kind_of(what: str) -> tuple[int, Kind, Mapping[str, str]] | None:
-    """Return the place, the kind and the varying parts of an assumption's name; None if no entry names it."""
-    for place, kind in enumerate(kinds()):
+    """Return the rank, the kind and the varying parts of an assumption's name; None if no entry names it."""
+    for rank, kind in enumerate(kinds()):
         if match := kind.pattern.fullmatch(what):
-            return place, kind, match.groupdict()
+            return rank, kind, match.groupdict()
     return None
 
 
@@ -125,11 +125,11 @@ def sentences(assumptions: Iterable[Stated]) -> dict[str, list[tuple[str, str]]]
         values = [stated.value for stated in members]
         systems = [] if any(not stated.systems for stated in members) else [stated.systems for stated in members]
         text = f"{what[:1].upper()}{what[1:]}: {_words(values)}."
-        place, moves = 0, "other"
+        rank, moves = 0, "other"
         if known := kind_of(what):
-            place, kind, parts = known
-            moves, text = kind.moves, _filled(kind.sentence, parts, values)
-        placed[moves].append((place, text, ", ".join(dict.fromkeys(systems))))
+            rank, kind, parts = known
+            moves, text = kind.moves, _fill(kind.sentence, parts, values)
+        placed[moves].append((rank, text, ", ".join(dict.fromkeys(systems))))
     return {
         MOVES[moves]: [(text, systems) for _, text, systems in sorted(rows)] for moves, rows in placed.items() if rows
     }
@@ -151,15 +151,15 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile("".join(parts))
 
 
-def _filled(sentence: str, parts: Mapping[str, str], values: Sequence[Any]) -> str:
+def _fill(sentence: str, parts: Mapping[str, str], values: Sequence[Any]) -> str:
     """Return a sentence with the parts of the name and the words of the value in it."""
     lists = [value if isinstance(value, list) else [value] for value in values]
-    first, second = (_words([value[place] for value in lists if len(value) > place]) for place in (0, 1))
+    first, second = (_words([value[index] for value in lists if len(value) > index]) for index in (0, 1))
     numbers = list(_numbers(list(values)))
     ends = {"low": min, "high": max}
-    found = {name: number(end(numbers), 3) if numbers else "?" for name, end in ends.items()}
-    found["largest"] = number(max(map(abs, numbers)), 2) if numbers else "?"
-    return sentence.format(**parts, **found, value=_words(values), first=first, second=second)
+    parts_of_value = {name: number(end(numbers), 3) if numbers else "?" for name, end in ends.items()}
+    parts_of_value["largest"] = number(max(map(abs, numbers)), 2) if numbers else "?"
+    return sentence.format(**parts, **parts_of_value, value=_words(values), first=first, second=second)
 
 
 def _words(values: Sequence[Any]) -> str:

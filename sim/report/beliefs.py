@@ -1,4 +1,4 @@
-"""Estimates of schedulers beside the seconds that the GPUs took (``scheduler=stages``)."""
+"""Estimates of schedulers beside the seconds that the GPUs took (``executor=stages``)."""
 
 from collections.abc import Sequence
 

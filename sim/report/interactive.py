@@ -46,11 +46,11 @@ _PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 _FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """vl-convert holds the first, so that text is measured alike on every machine. The others are as wide."""
 
-ALWAYS = "\u00a0"
-"""The series of what the legend neither hides nor dims."""
+UNFILTERED_SERIES = "\u00a0"
+"""Name of the series of marks that the legend neither hides nor dims."""
 
-_SHOWN = f"datum.series === '{ALWAYS}' || indexof(shown, datum.series) >= 0"
-_LIT = f"lit === null || lit === datum.series || datum.series === '{ALWAYS}'"
+_IS_VISIBLE = f"datum.series === '{UNFILTERED_SERIES}' || indexof(shown, datum.series) >= 0"
+_IS_HIGHLIGHTED = f"lit === null || lit === datum.series || datum.series === '{UNFILTERED_SERIES}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class Limit:
     """A dashed line across a chart.
 
     Attributes:
-        series: the only series that the limit holds for; ALWAYS if it holds for all.
+        series: the only series that the limit holds for; UNFILTERED_SERIES if it holds for all.
     """
 
     value: float
     label: str
-    series: str = ALWAYS
+    series: str = UNFILTERED_SERIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +150,15 @@ def lines(
         sparse: True to mark every point; False to mark only the one nearest to the pointer.
         along: the axis along which a line runs; its band spreads along the other.
     """
-    place = {"x": x.channel(), "y": y.channel()}
+    encoding = {"x": x.channel(), "y": y.channel()}
     across, start, orient = (y, "y", "vertical") if along == "x" else (x, "x", "horizontal")
     layers, hover = [], []
     if "low" in frame:
-        band = place | _look(styles, "color") | {"opacity": _opacity(0.18, 0.03)} | _ends(across, start)
+        band = encoding | _look(styles, "color") | {"opacity": _opacity(0.18, 0.03)} | _ends(across, start)
         layers.append(_layer("area", band, orient=orient))
         hover = _interval(across)
     order = {"field": (x if along == "x" else y).column, "type": "quantitative"}
-    drawn = place | _look(styles, "color", "strokeDash") | {"opacity": _opacity(), "order": order}
+    drawn = encoding | _look(styles, "color", "strokeDash") | {"opacity": _opacity(), "order": order}
     layers.append(_layer("line", drawn, strokeWidth=_LINE_PX))
     layers += _limits(limits, styles, x, "x")
     return _spec(frame, [*layers, *_points(x, y, styles, hover, sparse)])
@@ -182,13 +182,13 @@ def points(
         connected: True to join the points of a series in the order of the rows.
         limits: horizontal lines, in units of y.
     """
-    place, layers = {"x": x.channel(), "y": y.channel()}, []
+    encoding, layers = {"x": x.channel(), "y": y.channel()}, []
     if connected:
         frame = frame.assign(row=range(len(frame)))
         order = {"order": {"field": "row", "type": "quantitative"}, "opacity": _opacity(0.6)}
-        layers.append(_layer("line", place | _look(styles, "color", "strokeDash") | order, strokeWidth=1.2))
+        layers.append(_layer("line", encoding | _look(styles, "color", "strokeDash") | order, strokeWidth=1.2))
     if "low" in frame:
-        drawn = place | _look(styles, "color") | {"opacity": _opacity()} | _ends(y, "y")
+        drawn = encoding | _look(styles, "color") | {"opacity": _opacity()} | _ends(y, "y")
         layers.append(_layer("rule", drawn, strokeWidth=1.4))
         hover = (*hover, *_interval(y))
     layers += _limits(limits, styles, y, "y")
@@ -223,8 +223,8 @@ def bars(
         look["order"] = {"field": "place", "type": "quantitative"}
         frame = frame.assign(place=frame[part.column].map(list(colours).index))
     shown = [name, *([part] if part else []), x, *hover, *(_interval(x) if "low" in frame else [])]
-    place = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
-    layers = [_layer("bar", row | look | place, height={"band": 0.72}, stroke=LIGHT)]
+    encoding = {"x": x.channel(stack="zero" if part else None), "tooltip": [field.hover() for field in shown]}
+    layers = [_layer("bar", row | look | encoding, height={"band": 0.72}, stroke=LIGHT)]
     end = x.channel()
     if "low" in frame:
         layers.append(_layer("rule", row | _ends(x, "x"), color=INK))
@@ -345,7 +345,7 @@ def _spec(frame: pd.DataFrame, layers: Sequence[Spec]) -> Spec:
             "values": frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
             "format": {"type": "csv", "parse": parse},
         },
-        "transform": [{"filter": _SHOWN}],
+        "transform": [{"filter": _IS_VISIBLE}],
         "layer": list(layers),
         "usermeta": {"legend": list(frame[SERIES].unique())},
     }
@@ -407,17 +407,18 @@ def _legend(names: Sequence[str], styles: Mapping[str, SeriesStyle]) -> Spec:
 def _points(x: Field, y: Field, styles: Mapping[str, SeriesStyle], hover: Sequence[Field], visible: bool) -> list[Spec]:
     """Return the points if they are visible, and the one nearest to the pointer, which shows its values.
 
-    A line of ALWAYS has none. The layer that answers to the pointer is the one with `params`: a file leaves it out.
+    A line of UNFILTERED_SERIES has none. The layer that answers to the pointer is the one with `params`: a file leaves
+    it out.
     """
-    place = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
+    encoding = {"x": x.channel(), "y": y.channel()} | _look(styles, "color", "shape")
     near = {"name": "near", "select": {"type": "point", "on": "pointermove", "nearest": True, "clear": "pointerout"}}
     opacity = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
     shown = [field.hover() for field in (Field(SERIES, "System", ""), x, y, *hover)]
-    layers = [_layer("point", place | {"opacity": opacity, "tooltip": shown}, filled=True, size=_POINT_AREA)]
+    layers = [_layer("point", encoding | {"opacity": opacity, "tooltip": shown}, filled=True, size=_POINT_AREA)]
     layers[0]["params"] = [near]
     if visible:
-        layers.insert(0, _layer("point", place | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
-    return [{"transform": [{"filter": f"datum.series !== '{ALWAYS}'"}]} | layer for layer in layers]
+        layers.insert(0, _layer("point", encoding | {"opacity": _opacity()}, filled=True, size=_POINT_AREA))
+    return [{"transform": [{"filter": f"datum.series !== '{UNFILTERED_SERIES}'"}]} | layer for layer in layers]
 
 
 def _limits(
@@ -427,13 +428,13 @@ def _limits(
     if not limits:
         return []
     rows = [{"at": limit.value, "label": limit.label, SERIES: limit.series} for limit in limits]
-    data = {"data": {"values": rows}, "transform": [{"filter": _SHOWN}]}
+    data = {"data": {"values": rows}, "transform": [{"filter": _IS_VISIBLE}]}
     drawn = {along: value.channel(field="at"), "opacity": _opacity()} | _look(styles, "color")
     text = {"y" if along == "x" else "x": {"value": 4}, "text": {"field": "label", "type": "nominal"}}
-    place = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
+    offset = {"dx": 3, "baseline": "top"} if along == "x" else {"dy": -5}
     return [
         data | _layer("rule", drawn, strokeDash=[5, 4]),
-        data | _layer("text", drawn | text, align="left", **place),
+        data | _layer("text", drawn | text, align="left", **offset),
     ]
 
 
@@ -451,13 +452,13 @@ def _interval(value: Field) -> list[Field]:
 
 
 def _look(styles: Mapping[str, SeriesStyle], *channels: Literal["color", "strokeDash", "shape"]) -> Spec:
-    """Return the encoding of the series by its colour, dash or marker; that of ALWAYS comes first."""
+    """Return the encoding of the series by its colour, dash or marker; UNFILTERED_SERIES comes first."""
     values: dict[str, list[Any]] = {
         "color": [EDGE, *(style.colour for style in styles.values())],
         "strokeDash": [[2, 3], *(_dash_px(style) for style in styles.values())],
         "shape": ["circle", *(_SHAPES[style.marker] for style in styles.values())],
     }
-    domain, base = [ALWAYS, *styles], {"field": SERIES, "type": "nominal", "legend": None}
+    domain, base = [UNFILTERED_SERIES, *styles], {"field": SERIES, "type": "nominal", "legend": None}
     return {channel: base | {"scale": {"domain": domain, "range": values[channel]}} for channel in channels}
 
 
@@ -467,4 +468,4 @@ def _dash_px(style: SeriesStyle) -> list[float]:
 
 
 def _opacity(full: float = 1.0, faint: float = _FAINT) -> Spec:
-    return {"condition": {"test": _LIT, "value": full}, "value": faint}
+    return {"condition": {"test": _IS_HIGHLIGHTED, "value": full}, "value": faint}

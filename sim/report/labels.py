@@ -155,7 +155,7 @@ def _distinguishing_keys(
         groups: the only groups whose keys count; empty for all.
     """
     known = {key for index in members for key in configs[index] if not key.startswith(load_prefix)}
-    candidates = [key for key in known if not _ignored(key) and (not groups or key.split(".", 1)[0] in groups)]
+    candidates = [key for key in known if not _is_ignored(key) and (not groups or key.split(".", 1)[0] in groups)]
     keys = list(chosen)
 
     def count_groups(keys: Sequence[str]) -> int:
@@ -174,7 +174,7 @@ def _is_seed(key: str) -> bool:
     return key.rsplit(".", 1)[-1].endswith("seed")
 
 
-def _ignored(key: str) -> bool:
+def _is_ignored(key: str) -> bool:
     return _is_seed(key) or key.split(".", 1)[0] in _IGNORED_GROUPS
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from mezzotint.figures.page import DASH, number
-from mezzotint.sim.metrics.header import shared, unlike_work
+from mezzotint.sim.metrics.header import split_rows, unlike_work
 from mezzotint.sim.metrics.served import runs_by_images
 from mezzotint.sim.report.assumed import Stated, as_text, collect
 from mezzotint.sim.report.compare import SeriesAtLoad, beyond_noise, cells, limit_name, slo_multiples
@@ -86,8 +86,8 @@ def columns(runs: Sequence[Run]) -> list[Column]:
             for name in slo_multiples(runs)
         ),
         *(
-            Column(f"Latency {at}", "s", ("latency_s", at), better=-1, settles=False, more=at == "mean")
-            for at in ("p50", "p95", "p99", "mean")
+            Column(f"Latency {name}", "s", ("latency_s", name), better=-1, settles=False, more=name == "mean")
+            for name in ("p50", "p95", "p99", "mean")
         ),
         Column("Quality", "", QUALITY, better=1),
         Column("Cost per image", "US$", ("cost_usd", "per_image"), better=-1),
@@ -139,10 +139,10 @@ def verdict(cell: SeriesAtLoad) -> str:
     if not cell.mean("requests", "completed"):
         return "completes no request"
     words = "overloaded" if cell.is_overloaded else "too short to tell" if cell.is_undecided else "below capacity"
-    return words + (f", drops {share:.1%}" if (share := lost(cell)) > 0 else "")
+    return words + (f", drops {share:.1%}" if (share := lost_share(cell)) > 0 else "")
 
 
-def lost(cell: SeriesAtLoad) -> float:
+def lost_share(cell: SeriesAtLoad) -> float:
     """Return the share of arrived requests that were not completed."""
     arrived, completed = cell.mean("requests", "arrived"), cell.mean("requests", "completed")
     return 1 - completed / arrived if arrived and completed is not None else 0.0
@@ -182,8 +182,8 @@ def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = Mapping
     abouts = [
         replace(run.header, rests_on=text) if text else run.header for run, text in zip(runs, found_by, strict=True)
     ]
-    differing = dict(shared(abouts)[1])
-    found = []
+    differing = dict(split_rows(abouts)[1])
+    rows = []
     for name, text in abouts[0].rows:
         if values := differing.get(name):
             said = [(phrase, run) for words, run in zip(values, runs, strict=True) for phrase in _PHRASES.split(words)]
@@ -192,8 +192,8 @@ def facts(runs: Sequence[Run], decides: Mapping[tuple[str, Load], str] = Mapping
             parts = [f"{words or DASH} ({systems})" if systems else words for words, systems in members.items()]
             more = [f"{len(parts) - _MAX_WORDS} more below"] if len(parts) > _MAX_WORDS else []
             text = "; ".join(parts[:_MAX_WORDS] + more)
-        found.append((name, text))
-    return [(name, text) for name, text in found if text], list(differing.items())
+        rows.append((name, text))
+    return [(name, text) for name, text in rows if text], list(differing.items())
 
 
 def _with_ranges(values: Sequence[str]) -> list[str]:
@@ -204,10 +204,10 @@ def _with_ranges(values: Sequence[str]) -> list[str]:
     ranges = {
         mask: [sorted(set(column), key=natural) for column in zip(*rows, strict=True)] for mask, rows in alike.items()
     }
-    return ["".join(_filled(mask, ranges[mask])) for mask in (_NUMBER.sub(_MASK, text) for text in values)]
+    return ["".join(_fill_mask(mask, ranges[mask])) for mask in (_NUMBER.sub(_MASK, text) for text in values)]
 
 
-def _filled(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
+def _fill_mask(mask: str, ranges: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the parts of a text whose numbers are masked, with their ranges."""
     for text, ends in zip(mask.split(_MASK), [*ranges, ()], strict=True):
         yield text

@@ -64,8 +64,8 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     names = backend.names()
     for name in names:
         model = backend.model(name)
-        at = served[served.model == name] if (served.model == name).any() else served
-        sizes = sorted({(int(w), int(h)) for w, h in zip(at.width, at.height, strict=True)})
+        by_model = served[served.model == name] if (served.model == name).any() else served
+        sizes = sorted({(int(w), int(h)) for w, h in zip(by_model.width, by_model.height, strict=True)})
         largest = backend.largest_batch(name)
         batches = sorted(
             {1 << power for power in range(largest.bit_length())} | {largest}
@@ -101,7 +101,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     facts = _compare(live, simulated, device)
     text = _text(facts)
     charts = _charts(live, simulated, facts)
-    about = (("work", header(simulated.summary, config).work), ("compared", _compared(facts)))
+    about = (("work", header(simulated.summary, config).work), ("compared", _describe_comparison(facts)))
     sent = validation_page(facts, charts, STYLES, [("Errors", HEAD, _rows(facts))], about)
     files = [folder / f"validation.{ending}" for ending in ("html", "md", "json", "png")]
     with atomic_files(files, ConfigError) as (html, page, data, figure):
@@ -116,7 +116,7 @@ def _compare(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
     """Return the content of validation.json: the requests, and the figures of both runs with their errors."""
     served, predicted = live.summary, simulated.summary
     rows = [outcome.requests.to_pandas().astype({"model": str}) for outcome in (live, simulated)]
-    pairs = {f"latency {p} [s]": [each["latency_s"][p] for each in (served, predicted)] for p in _LATENCIES}
+    pairs = {f"latency {p} [s]": [summary["latency_s"][p] for summary in (served, predicted)] for p in _LATENCIES}
     pairs["throughput [1/min]"] = [served["throughput_rpm"], predicted["throughput_rpm"]]
     pairs["GPU-seconds"] = [float(requests[_ON_GPU].sum().sum()) for requests in rows]
     if served["gpu"]["switches"] or predicted["gpu"]["switches"]:
@@ -138,10 +138,10 @@ def _compare(live: Outcome, simulated: Outcome, device: str) -> dict[str, Any]:
 
 
 def _text(facts: Mapping[str, Any]) -> str:
-    return f"{_compared(facts)}\n\n{table(HEAD, _rows(facts), right=True)}"
+    return f"{_describe_comparison(facts)}\n\n{table(HEAD, _rows(facts), right=True)}"
 
 
-def _compared(facts: Mapping[str, Any]) -> str:
+def _describe_comparison(facts: Mapping[str, Any]) -> str:
     """Return what was compared."""
     return (
         f"{facts['system']} on {facts['device']}, {facts['requests']} requests; "

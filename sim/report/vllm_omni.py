@@ -28,26 +28,27 @@ def vllm_omni(dirs: Sequence[Path]) -> dict[str, Any]:
     done = rows[rows["outcome"] == "completed"]
     latency_s = done["finish_s"] - done["arrival_s"]
     duration_s = float(rows["finish_s"].max() - rows["arrival_s"].min()) if len(rows) else 0.0
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "duration": duration_s,
         "completed_requests": len(done),
         "failed_requests": len(rows) - len(done),
         "throughput_qps": len(done) / duration_s if duration_s > 0 else None,
-        "latency_mean": _known(latency_s.mean()),
-        "latency_median": _known(latency_s.median()),
-        **{f"latency_p{share}": _known(latency_s.quantile(share / 100)) for share in (50, 95, 99)},
+        "latency_mean": _finite_or_none(latency_s.mean()),
+        "latency_median": _finite_or_none(latency_s.median()),
+        **{f"latency_p{share}": _finite_or_none(latency_s.quantile(share / 100)) for share in (50, 95, 99)},
         **{f"peak_memory_mb_{name}": None for name in ("max", "mean", "median")},
     }
     queue_s = done["start_s"] - done["arrival_s"] - done["search_s"].fillna(0.0)
     stages = {"queue": queue_s.clip(lower=0.0)} | {name.removesuffix("_s"): done[name].fillna(0.0) for name in STAGES}
     for key, share in (("mean", None), ("p50", 0.5), ("p99", 0.99)):
-        found[f"stage_durations_{key}"] = {
-            name: _known(values.mean() if share is None else values.quantile(share)) for name, values in stages.items()
+        results[f"stage_durations_{key}"] = {
+            name: _finite_or_none(values.mean() if share is None else values.quantile(share))
+            for name, values in stages.items()
         }
     names = (str(run.config[key]) for key in run.config if key.startswith("models.") and key.endswith(".name"))
     dataset = (run.summary["trace"] or {}).get("name")
     about = {"backend": "mezzotint", "model": next(names, None), "dataset": dataset, "task": "t2i"}
-    return found | _slo(run, len(rows)) | about
+    return results | _slo(run, len(rows)) | about
 
 
 def _slo(run: Run, arrived: int) -> dict[str, Any]:
@@ -66,5 +67,5 @@ def _slo(run: Run, arrived: int) -> dict[str, Any]:
     }
 
 
-def _known(value: Any) -> float | None:
+def _finite_or_none(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None

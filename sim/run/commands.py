@@ -41,7 +41,7 @@ COMMANDS: dict[str, str] = {
     "plan placement": "mezzotint.sim.plan.placement_command:placement",
     "reproduce": "mezzotint.sim.papers.scorecard.command:compare",
     "reproduce addons": "mezzotint.sim.papers.addons:compare",
-    "reproduce apart": "mezzotint.sim.papers.apart:compare",
+    "reproduce disaggregated": "mezzotint.sim.papers.disaggregated:compare",
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.study:compare",
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions:compare",
@@ -69,8 +69,8 @@ def overview(first: str = "") -> str:
 def refuse_words(given: Sequence[str]) -> NoReturn:
     """Raise ConfigError for words that are no command."""
     if after := words_after(given[0]):
-        found = given[1] if len(given) > 1 else "nothing"
-        raise ConfigError(f"{given[0]}: found {found}, {suggest(found, after)}")
+        second = given[1] if len(given) > 1 else "nothing"
+        raise ConfigError(f"{given[0]}: found {second}, {suggest(second, after)}")
     known = dict.fromkeys(words.split()[0] for words in COMMANDS)
     raise ConfigError(f"{given[0]}: is no command; {suggest(given[0], known, 'mezzotint --help')}")
 
@@ -82,7 +82,9 @@ def words_after(first: str) -> list[str]:
 
 def command_of(given: Sequence[str]) -> str | None:
     """Return the longest command that ``given`` begins with, such as ``trace import``; None where there is none."""
-    return max((each for each in COMMANDS if each.split() == list(given[: len(each.split())])), key=len, default=None)
+    return max(
+        (words for words in COMMANDS if words.split() == list(given[: len(words.split())])), key=len, default=None
+    )
 
 
 def run_command(words: str, options: Sequence[str]) -> int:
@@ -130,9 +132,9 @@ def summary(path: str) -> str:
     spec = find_spec(module)
     assert spec is not None
     functions = [
-        each for each in ast.parse(Path(str(spec.origin)).read_bytes()).body if isinstance(each, ast.FunctionDef)
+        node for node in ast.parse(Path(str(spec.origin)).read_bytes()).body if isinstance(node, ast.FunctionDef)
     ]
-    text = next(ast.get_docstring(each) or "" for each in functions if each.name == name)
+    text = next(ast.get_docstring(function) or "" for function in functions if function.name == name)
     return re.split(r"[.:;](?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
 
 

@@ -18,11 +18,11 @@ def complete(given: Sequence[str]) -> NoReturn:
     """Print what may follow the words of the shell, or obey an option, and exit."""
     os.environ["COLUMNS"] = "10000"  # or Typer wraps descriptions, and a line is a completion
     if "COMP_WORDS" in os.environ:
-        words, number = os.environ["COMP_WORDS"].split(), int(os.environ["COMP_CWORD"])
-        if words[number : number + 1] == ["="]:  # bash splits there, and completes the empty word after it
-            number += 1
-            os.environ["COMP_CWORD"] = str(number)
-        typed, unfinished = words[1:number], "".join(words[number : number + 1])
+        words, current = os.environ["COMP_WORDS"].split(), int(os.environ["COMP_CWORD"])
+        if words[current : current + 1] == ["="]:  # bash splits there, and completes the empty word after it
+            current += 1
+            os.environ["COMP_CWORD"] = str(current)
+        typed, unfinished = words[1:current], "".join(words[current : current + 1])
     else:
         *typed, unfinished = f"{os.environ.get('_TYPER_COMPLETE_ARGS', '')}|".split()[1:] or [""]
     app(typed, unfinished)(args=list(given), prog_name="mezzotint")
@@ -65,11 +65,11 @@ def complete_override(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str
     if before[-1:] == ["="]:  # of bash
         group, equals, value, start = before[-2], "=", incomplete, ""
     if not equals:
-        found = {name: each.line for name, each in groups().items() if name.startswith(group)}
-        if len(found) != 1:
-            yield from ((f"{name}=", line) for name, line in found.items())
+        matching = {name: entry.line for name, entry in groups().items() if name.startswith(group)}
+        if len(matching) != 1:
+            yield from ((f"{name}=", line) for name, line in matching.items())
             return
-        (group,) = found
+        (group,) = matching
         start = f"{group}="
     start += value[: value.rfind(",") + 1]  # the choices of a sweep so far
     try:
@@ -81,4 +81,4 @@ def complete_override(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str
 
 def complete_group(incomplete: str) -> Iterator[tuple[str, str]]:
     """Yield the groups."""
-    return ((name, each.line) for name, each in groups().items() if name.startswith(incomplete))
+    return ((name, group.line) for name, group in groups().items() if name.startswith(incomplete))

@@ -35,8 +35,8 @@ def pools(cluster: ClusterSettings | PooledSettings) -> list[Pool]:
         return [Pool(build(cluster.gpu, "cluster.gpu", Gpu), cluster.count)]
     read: list[Pool] = []
     by_name: dict[str, Gpu] = {}
-    for number, pool in enumerate(cluster.pools):
-        key = f"cluster.pools.{number}.gpu"
+    for index, pool in enumerate(cluster.pools):
+        key = f"cluster.pools.{index}.gpu"
         settings = _settings(pool.gpu, key) if isinstance(pool.gpu, str) else pool.gpu
         gpu: Gpu = build({TARGET: "mezzotint.sim.core.gpu.Gpu", **settings}, key, Gpu)
         if gpu != by_name.setdefault(gpu.name, gpu):

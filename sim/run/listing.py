@@ -45,9 +45,9 @@ def list_choices(
         rows = [
             (
                 f"{name}=",
-                each.line + "".join(f" (with {other}={', '.join(they)})" for other, they in each.needs.items()),
+                entry.line + "".join(f" (with {other}={', '.join(names)})" for other, names in entry.needs.items()),
             )
-            for name, each in groups().items()
+            for name, entry in groups().items()
         ]
         print(columns(rows))
         print("\n`mezzotint list GROUP` prints the choices of a group; `mezzotint run GROUP=CHOICE` takes one.")
@@ -69,14 +69,14 @@ def list_choices(
         )
     else:
         name = group.removesuffix("=")
-        found = choices(name, config_dir)
+        listed = choices(name, config_dir)
         rows = []
-        for choice in found:
-            with_it = ", ".join(f"{each}=" for each in dependents(name, choice.name))
-            rows.append((f"{choice.name}{' *' if choice.own else ''}", choice.line))
+        for choice in listed:
+            with_it = ", ".join(f"{dependent}=" for dependent in dependents(name, choice.name))
+            rows.append((f"{choice.name}{' *' if choice.is_users else ''}", choice.line))
             rows += [("", f"with it: {with_it}")] if with_it else []
         print(columns(rows))
-        if any(choice.own for choice in found):
+        if any(choice.is_users for choice in listed):
             print(f"\n* from {config_dir}")
 
 

@@ -141,9 +141,9 @@ def join_ray() -> None:
             runtime_env={"env_vars": environment, "worker_process_setup_hook": enter_folder},
         )
     except ConnectionError:
-        found = os.environ.get("RAY_ADDRESS", "")
+        named = os.environ.get("RAY_ADDRESS", "")
         raise ConfigError(
-            f"RAY_ADDRESS: found no Ray cluster at {found!r} that lets this command in; run `ray start --head` there, "
+            f"RAY_ADDRESS: found no Ray cluster at {named!r} that lets this command in; run `ray start --head` there, "
             "and set RAY_AUTH_MODE=token here if the cluster asks for a token"
         ) from None
     except Exception as error:  # of many types: a node that does not start in time is a bare Exception

@@ -39,7 +39,7 @@ def matrix(folder: Path | None = None) -> list[tuple[str, ...]]:
     rows = []
     for model, software in sorted({(profile.model, profile.software or "-") for profile in serving}):
         of_row = [of for of in serving if (of.model, of.software or "-") == (model, software)]
-        cells = (", ".join(_dated(of) for of in of_row if of.basis in bases) or "-" for _, bases in BASES)
+        cells = (", ".join(_gpu_and_date(of) for of in of_row if of.basis in bases) or "-" for _, bases in BASES)
         rows.append((model, software, *cells, f"{len(kinds) - len(on[model])} of {len(kinds)} kinds"))
     return [("model", "engine", *(name for name, _ in BASES), "unknown"), *rows]
 
@@ -53,7 +53,7 @@ BASES = (
 """Columns of `matrix`, and the bases of profiles in each; a profile that does not say is assumed."""
 
 
-def _dated(profile: Profile) -> str:
+def _gpu_and_date(profile: Profile) -> str:
     return profile.gpu if profile.date is None else f"{profile.gpu} ({profile.date[:7]})"
 
 
@@ -75,13 +75,13 @@ def _line(profile: Profile) -> tuple[str, ...]:
         profile.gpu,
         profile.model if profile.step else f"{profile.model} (no steps: VAE alone)",
         _sizes(sorted({(point.pixels, point.width, point.height, point.frames) for point in measured})),
-        ", ".join(map(str, sorted({point.batch for point in _timed(profile)}))),
+        ", ".join(map(str, sorted({point.batch for point in _points_of(profile)}))),
         ", ".join(map(str, groups)) or "-",
         " ".join(source.split()),
     )
 
 
-def _timed(profile: Profile) -> Sequence[Timing]:
+def _points_of(profile: Profile) -> Sequence[Timing]:
     return profile.step or [*profile.text_encode, *profile.vae_encode, *profile.vae_decode]
 
 

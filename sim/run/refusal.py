@@ -53,8 +53,8 @@ def refusal(error: Exception, where: str = "") -> str:
     if isinstance(error, MissingMandatoryValue):
         message = f"{error.full_key}: needs a value and nothing sets it; add {error.full_key}=... to the command"
     elif isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        found = message or type(error).__name__
-        message = f"memory ran out ({found}); raise `ulimit -v`, free memory, or run fewer requests or points at once"
+        reason = message or type(error).__name__
+        message = f"memory ran out ({reason}); raise `ulimit -v`, free memory, or run fewer requests or points at once"
     elif isinstance(error, FileNotFoundError) and error.filename is None:
         message = "the working directory no longer exists; change to a folder that does"
     elif isinstance(error, OSError) and error.filename is not None:
@@ -64,11 +64,11 @@ def refusal(error: Exception, where: str = "") -> str:
     elif isinstance(error, OSError) and error.errno is not None:
         message = f"the output cannot be written ({error.strerror}); free the disk or write elsewhere"
     elif isinstance(error, OmegaConfBaseException):
-        what = message.partition("full_key:")[0].rpartition(" raised while resolving interpolation: ")[2].strip()
+        reason = message.partition("full_key:")[0].rpartition(" raised while resolving interpolation: ")[2].strip()
         if isinstance(error, KeyValidationError):
-            what = "found a key that is not text; expected names, in quotes where YAML reads them as something else"
-        what = what or "cannot be resolved; correct its ${...}"
-        message = f"{error.full_key}: {what}" if error.full_key and error.full_key not in what else what
+            reason = "found a key that is not text; expected names, in quotes where YAML reads them as something else"
+        reason = reason or "cannot be resolved; correct its ${...}"
+        message = f"{error.full_key}: {reason}" if error.full_key and error.full_key not in reason else reason
     elif isinstance(error, BrokenProcessPool):
         message = (
             "a worker process was killed, perhaps for lack of memory; the same command continues where it stopped, and "

@@ -49,50 +49,50 @@ def _kinds(config: Mapping[str, Any]) -> list[str]:
     pools = config.get("cluster", {}).get("pools")
     if not pools:
         return [str(config.get("backend", {}).get("gpu"))]
-    found = [pool["gpu"]["name"] if isinstance(pool["gpu"], Mapping) else pool["gpu"] for pool in pools]
-    return list(dict.fromkeys(found))
+    names = [pool["gpu"]["name"] if isinstance(pool["gpu"], Mapping) else pool["gpu"] for pool in pools]
+    return list(dict.fromkeys(names))
 
 
 @cache
 def arithmetic() -> str:
     """Return the digest of ``RESULTS_VERSION``, and of the results of `PROBES` in case nobody raised it."""
-    found = []
+    results = []
     for words in PROBES:
         outcome = simulate(resolve_config(compose_config([*words, "run.dir=unnamed"])))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, outcome.requests.schema) as stream:
             stream.write_table(outcome.requests)
         numbers = {key: value for key, value in outcome.summary.items() if key not in ("wall", "assumptions")}
-        found.append([hashlib.sha256(sink.getvalue()).hexdigest(), numbers])
-    return combine(RESULTS_VERSION, found)
+        results.append([hashlib.sha256(sink.getvalue()).hexdigest(), numbers])
+    return combine(RESULTS_VERSION, results)
 
 
 @cache
 def settings(*groups: str) -> dict[str, Any]:
     """Return the parsed YAML files of conf, by path: of these groups, or of all; comments do not count."""
-    conf, found = Path(str(resources.files("mezzotint.conf"))), {}
+    conf, nodes = Path(str(resources.files("mezzotint.conf"))), {}
     for file in sorted(conf.rglob("*.yaml")):
         name = file.relative_to(conf)
         if name.parts[0] in groups or not (groups or name.parts[0] == "data"):  # conf/data is read at every comparison
             text = file.read_text(encoding="utf-8")
             package = [line for line in text.splitlines() if line.startswith("# @package")]
-            found[str(name)] = [package, parse(text)]
-    return found
+            nodes[str(name)] = [package, parse(text)]
+    return nodes
 
 
 @cache
 def _profiles(gpu: str, folder: str | None) -> str:
-    found = find(gpu, [shipped(), *([] if folder is None else [Path(folder)])])
-    return combine({model: profile.model_dump_json() for model, profile in found.items()})
+    profiles = find(gpu, [shipped(), *([] if folder is None else [Path(folder)])])
+    return combine({model: profile.model_dump_json() for model, profile in profiles.items()})
 
 
 def _by_content(value: Any) -> Any:
     """Return ``value`` with each file name replaced by the digest of the file's content."""
     if isinstance(value, Mapping):
         mixed = len({type(key) for key in value}) > 1  # such as {10: 0.75, "5": 0.65}, which JSON cannot sort
-        return {str(key) if mixed else key: _by_content(each) for key, each in value.items()}
+        return {str(key) if mixed else key: _by_content(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_by_content(each) for each in value]
+        return [_by_content(item) for item in value]
     return _content(value) if isinstance(value, str) else value
 
 

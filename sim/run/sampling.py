@@ -52,15 +52,15 @@ def split(trace: Trace, schedule: Schedule, preload: int) -> tuple[Trace, Schedu
     images = np.maximum(trace.column("images"), 1)
     images[:preload] = 1
     rows = np.repeat(np.arange(len(trace)), images)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(images) - images, images) + 1
+    image_number = np.arange(len(rows)) - np.repeat(np.cumsum(images) - images, images) + 1
     table = trace.table.take(rows)
     of_request = table.column("request_id").to_pylist()
-    ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, number.tolist(), strict=True)]
+    ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, image_number.tolist(), strict=True)]
     columns = {name: table.column(name) for name in table.column_names} | {"request_id": ids}
     columns["images"] = np.ones(len(rows), np.int32)
     split_trace = make(columns, name=trace.name, source=trace.source, notes=trace.notes, where="images=requests")
     times = np.repeat(schedule.times, images[preload:])
-    return split_trace, replace(schedule, times=times), number[preload:]
+    return split_trace, replace(schedule, times=times), image_number[preload:]
 
 
 @dataclass(slots=True)
@@ -104,15 +104,15 @@ class SamplingCounter:
         guided, negative = self._guidance(guided, negative)
         inputs = self._input_images(trace, inputs, np.isnan(strength))
         if wrong := self._one_image():
-            strength = np.where(self._left_out("input images", inputs > 0, *wrong), np.nan, strength)
+            strength = np.where(self._leave_out("input images", inputs > 0, *wrong), np.nan, strength)
             inputs = np.where(np.isnan(strength), 0, inputs)
-            images = np.where(self._left_out("several images", images > 1, *wrong), 1, images)
+            images = np.where(self._leave_out("several images", images > 1, *wrong), 1, images)
         counted = {"several images": images > 1, "guidance": (guided >= 0) | negative, "input images": inputs > 0}
         if counts := {name: int(rows.sum()) for name, rows in counted.items() if rows.any()}:
             self.assume("requests whose sampling parameters are counted", counts, "columns of the trace")
         return _column(images, guided, negative, inputs, strength)
 
-    def _left_out(self, what: str, rows: Flags, why: str, remedy: str) -> Flags:
+    def _leave_out(self, what: str, rows: Flags, why: str, remedy: str) -> Flags:
         """Return ``rows``, which ask for ``what``, for the caller to leave it out; note that or refuse it."""
         if count := int(rows.sum()):
             if self.unsupported == "error":
@@ -137,7 +137,7 @@ class SamplingCounter:
     def _remote_controlnets(self) -> bool:
         parts = (self.executor, getattr(self.executor, "batching", None))
         placements = [getattr(part, "controlnet_placement", None) for part in parts]
-        return any(each is not None and not isinstance(each, InlineControlNets) for each in placements)
+        return any(placement is not None and not isinstance(placement, InlineControlNets) for placement in placements)
 
     def _guidance(self, guided: NDArray[Any], negative: Flags) -> tuple[NDArray[Any], Flags]:
         """Return the guidance that is counted: of each row -1, 0 or 1, and whether it has a negative prompt."""
@@ -157,7 +157,7 @@ class SamplingCounter:
         if isinstance(getattr(batching, "base", batching), PatchedSteps):  # with add-ons it is the base of the steps
             wrong = "patches of unlike guidance were not measured", "choose batching=same-size"
         if wrong is not None:
-            self._left_out("other guidance than the profile's", unlike, *wrong)
+            self._leave_out("other guidance than the profile's", unlike, *wrong)
         if wrong is not None or not unlike.any():
             return np.full_like(guided, -1), np.zeros_like(negative)
         return guided, negative
@@ -198,7 +198,7 @@ class SamplingCounter:
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
         why = f"the profile of {names} has no seconds of them, which take several times as long"
         remedy = "take a profile that was measured with them (input_images)"
-        return np.where(self._left_out("input images to edit", unlike, why, remedy), 0, inputs)
+        return np.where(self._leave_out("input images to edit", unlike, why, remedy), 0, inputs)
 
 
 def _column(

@@ -5,7 +5,7 @@ import math
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.core.culprit import class_name, is_ours
+from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.model import Model, reference
+from mezzotint.sim.core.model import Model, in_role, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
 from mezzotint.sim.core.run_folder import (
     ATTEMPTS,
@@ -43,14 +43,16 @@ from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
 from mezzotint.sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
 from mezzotint.sim.engine import Engine, attribute_errors
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES
 from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
-from mezzotint.sim.metrics.warmup import first_requests, periods, settled
+from mezzotint.sim.metrics.warmup import find_warmup, first_requests, periods
 from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
+from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
@@ -59,7 +61,7 @@ from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from mezzotint.sim.scheduling.stages import StageScheduler
+from mezzotint.sim.scheduling.group_policies.by_role import ByRole
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
@@ -124,7 +126,7 @@ class Assembled:
 
     Attributes:
         alpha: of its selector; None without one.
-        warmup: first requests that are not measured; None: those that `settled` finds.
+        warmup: first requests that are not measured; None: those that `find_warmup` finds.
     """
 
     trace: Trace
@@ -196,7 +198,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         engine.progress = lambda ended: bar.update(ended - bar.n)
         simulate_s, cpu_s = engine.run()
         rows, periods_s = assembled.warmup, periods(engine.controllers)
-        warmup = settled(record.request_columns, periods_s) if rows is None else first_requests(rows)
+        warmup = find_warmup(record.request_columns, periods_s) if rows is None else first_requests(rows)
         _check_completed(engine, warmup.rows)
         bar.update(engine.rows - bar.n)
     judged: QualityEstimate | None = None
@@ -229,7 +231,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     def timeline(path: Path) -> None:
         cluster = engine.cluster
         of_kind = [f" ({gpu.name})" if len(cluster.kinds) > 1 else "" for gpu in cluster.gpu_kinds()[: cluster.gpus]]
-        names = [f"GPU {number}{kind}" for number, kind in enumerate(of_kind)]
+        names = [f"GPU {index}{kind}" for index, kind in enumerate(of_kind)]
         write_timeline(record, path, names, cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
@@ -247,8 +249,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     """
     system, parts = settings.system, settings.parts()
     frontend: FrontEnd = parts.get("frontend", FrontEnd)
-    scheduler: Scheduler = parts.get("scheduler", Scheduler)
     executor: Executor = parts.get("executor", Executor)
+    scheduler = _scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     _check_together(controllers[0], controllers[1], scheduler)
@@ -284,15 +286,15 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
     expected = len(trace) - settings.preload
     if len(schedule.times) > expected:
-        found = f"{class_name(arrivals)} gave {len(schedule.times)} times for the {expected} requests"
-        raise ConfigError(f"arrivals: {found} of the trace; expected as many, or fewer in a closed loop")
+        surplus = f"{class_name(arrivals)} gave {len(schedule.times)} times for the {expected} requests"
+        raise ConfigError(f"arrivals: {surplus} of the trace; expected as many, or fewer in a closed loop")
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
-    images, warmup, number = images_mode(settings.images, trace), settings.warmup, None
+    images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
-        trace, schedule, number = split(trace, schedule, settings.preload)
-        warmup = None if warmup is None else int(np.searchsorted(np.cumsum(number == 1), warmup + 1))
+        trace, schedule, image_number = split(trace, schedule, settings.preload)
+        warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
     for backend in backends:
         backend.open(TraceInputs(trace))
     rows = trace
@@ -311,6 +313,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
+    if isinstance(executor, Stages):
+        _split_by_role(executor, models, of_gpus, controllers[1])
     engine = Engine(
         workload=Workload(
             schedule,
@@ -339,25 +343,63 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         frontend=frontend,
         scheduler=scheduler,
         executor=executor,
-        controllers=[each for each in controllers if each is not None],
+        controllers=[controller for controller in controllers if controller is not None],
         handling=settings.handling.handling(),
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
-    for name, column in ((IMAGE, number), (IMAGES, None if sampling is None else sampling.images[settings.preload :])):
+    for name, column in (
+        (IMAGE, image_number),
+        (IMAGES, None if sampling is None else sampling.images[settings.preload :]),
+    ):
         if column is not None and (column > 1).any():
             engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column
     _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *allocation.assumptions()])
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality, warmup)
 
 
+def _scheduler(chosen: Scheduler | None, executor: Executor) -> Scheduler:
+    """Return the scheduler of a run. Raises ConfigError if none is chosen and needed, or if there are two."""
+    policy = executor.group_policy if isinstance(executor, Stages) else None
+    if chosen is not None and policy is not None:
+        raise ConfigError(
+            f"scheduler: found {type(chosen).__name__} beside the group policy {type(policy).__name__}, which gives "
+            "GPUs to stages; choose scheduler=stages, or no group_policy="
+        )
+    if isinstance(executor, Stages) and policy is not None:
+        return executor
+    if chosen is None:
+        raise ConfigError(
+            f"scheduler: none is chosen beside {type(executor).__name__}; add scheduler=fcfs, or executor=stages with "
+            "a group_policy="
+        )
+    return chosen
+
+
+def _split_by_role(
+    executor: Stages, models: Mapping[str, Model], of_gpus: Sequence[str], controller: Controller | None
+) -> None:
+    """Give each model its group policy and its GPUs, where GPUs have several roles or a controller orders new ones.
+
+    Raises ConfigError for a group policy that counts on the GPUs that it began with, beside a controller.
+    """
+    policy = executor.group_policy
+    if policy is None:
+        return
+    if controller is not None and not policy.follows_gpus:
+        raise ConfigError(
+            f"controller: found {type(controller).__name__} beside the group policy {type(policy).__name__}, which "
+            "counts on the GPUs that it began with; choose controller=none, or group_policy=edf-best-fit, "
+            "fixed-degree, rounds or tetriserve"
+        )
+    orders_roles = controller is not None and not isinstance(controller, RentingController)
+    served = {in_role(models, role).name for role in of_gpus if role != SERVER}
+    if policy.follows_gpus and (len(served) > 1 or (orders_roles and len(models) > 1)):
+        executor.group_policy = ByRole(policy)
+
+
 def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
     """Raise ConfigError if the parts cannot work together."""
-    if isinstance(scheduler, StageScheduler) and controller is not None and is_ours(class_name(controller)):
-        raise ConfigError(
-            f"controller: found {type(controller).__name__}, which orders GPUs to other roles, into groups or back; "
-            "scheduler=stages gives every stage any GPU; choose controller=none, or another scheduler="
-        )
     if not isinstance(controller, RentingController):
         return
     if failures is not None:
@@ -417,7 +459,7 @@ def _assume(
     for noted in sampling:
         engine.assume(noted.what, noted.value, noted.source)
     lists = (trace.table.column(name) for name in ("controlnets", "loras"))
-    has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(each), 0).to_numpy() > 0 for each in lists])
+    has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(names), 0).to_numpy() > 0 for names in lists])
     if has_addons.any() and addons == "ignore":
         engine.assume(
             "add-ons (ControlNets, LoRAs) served",
@@ -440,8 +482,8 @@ def _assume(
         try:
             json.dumps(stated.value, allow_nan=False)
         except (TypeError, ValueError) as error:
-            what = f"the value of {stated.what!r}: {error}; found {stated.value!r}"
-            raise ConfigError(f"system.assumptions: {what}") from None
+            reason = f"the value of {stated.what!r}: {error}; found {stated.value!r}"
+            raise ConfigError(f"system.assumptions: {reason}") from None
         engine.assume(stated.what, stated.value, stated.source)
 
 
@@ -498,8 +540,8 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
     controlnets, loras = (trace.table.column(name).combine_chunks() for name in ("controlnets", "loras"))
 
     def addons_of(row: int) -> Addons | None:
-        found = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
-        return found if any(found) else None
+        addons = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))
+        return addons if any(addons) else None
 
     return addons_of
 
@@ -514,6 +556,6 @@ def shapes_of(trace: Trace, model: Model, shapes: str) -> Shapes:
     """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's own where known."""
     columns = []
     for name in ("width", "height", "steps", "frames"):
-        own = trace.column(name) if shapes == "trace" else np.zeros(len(trace), np.int32)
-        columns.append(np.where(own > 0, own, getattr(model, name)).astype(np.int32))
+        stated = trace.column(name) if shapes == "trace" else np.zeros(len(trace), np.int32)
+        columns.append(np.where(stated > 0, stated, getattr(model, name)).astype(np.int32))
     return tuple(columns if (columns[3] > 1).any() else columns[:3])

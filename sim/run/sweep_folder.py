@@ -65,10 +65,10 @@ def is_claimed(folder: Path) -> bool:
 def command_of(folder: Path) -> list[str]:
     """Return the words of the command that claimed ``folder``; empty if there is none, or it cannot be read."""
     try:
-        found = parse_json((folder / COMMAND).read_bytes())
+        words = parse_json((folder / COMMAND).read_bytes())
     except (OSError, ValueError):  # ValueError: interrupted while it was written
         return []
-    return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else []
+    return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else []
 
 
 def record_failures(folder: Path, lines: Sequence[str]) -> None:
@@ -99,6 +99,6 @@ def _refuse_other(folder: Path) -> None:
     if is_claimed(folder):
         return
     _refuse_runs(folder)
-    found = [name for name in contents(folder) if name not in (HYDRA_FILE, FAILED, REPORT, FIGURES)]
-    if found:
-        raise ConfigError(f"run.dir: {folder} holds what is not a sweep's ({found[0]}); name a new folder")
+    others = [name for name in contents(folder) if name not in (HYDRA_FILE, FAILED, REPORT, FIGURES)]
+    if others:
+        raise ConfigError(f"run.dir: {folder} holds what is not a sweep's ({others[0]}); name a new folder")

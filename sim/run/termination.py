@@ -42,8 +42,8 @@ def interruptible() -> Iterator[None]:
 
     def send_again(dropped: "sys.UnraisableHookArgs") -> None:
         if isinstance(dropped.exc_value, KeyboardInterrupt):
-            number = signal.SIGTERM if isinstance(dropped.exc_value, Terminated) else signal.SIGINT
-            start_new_thread(_send_later, (number,))  # does not wait: a signal in here would be dropped too
+            signal_number = signal.SIGTERM if isinstance(dropped.exc_value, Terminated) else signal.SIGINT
+            start_new_thread(_send_later, (signal_number,))  # does not wait: a signal in here would be dropped too
         else:
             hook(dropped)
 
@@ -105,9 +105,9 @@ def end_workers() -> None:
         worker.join()
 
 
-def _send_later(number: int) -> None:
+def _send_later(signal_number: int) -> None:
     time.sleep(RESEND_S)
-    os.kill(os.getpid(), number)
+    os.kill(os.getpid(), signal_number)
 
 
 def _watch_parent(parent: int) -> None:

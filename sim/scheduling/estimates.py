@@ -73,11 +73,11 @@ class EstimateTable(Estimates):
                 f"estimates.seconds: a batch of {batch} was asked for, and the table has requests alone; choose "
                 "estimates=perfect, or group_policy.max_batch=1"
             )
-        found = self._seconds.get(size_of(request))
-        seconds = found.get(degree) if isinstance(found, dict) else found
+        entry = self._seconds.get(size_of(request))
+        seconds = entry.get(degree) if isinstance(entry, dict) else entry
         if seconds is None:
-            lacks = "" if found is None else f" on {degree} GPUs"
-            known = ", ".join(self._seconds if found is None or not isinstance(found, dict) else map(str, found))
+            lacks = "" if entry is None else f" on {degree} GPUs"
+            known = ", ".join(self._seconds if entry is None or not isinstance(entry, dict) else map(str, entry))
             raise ConfigError(
                 f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose "
                 "estimates=perfect"

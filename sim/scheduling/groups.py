@@ -9,6 +9,7 @@ from mezzotint.sim.core.clock import DISPATCH
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import check_one_kind
 from mezzotint.sim.core.request import FAILED, NO_ADDONS, Request
+from mezzotint.sim.core.worker import LOADING
 from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 
@@ -76,7 +77,7 @@ class WorkerGroups(Scheduler):
                 # The idle GPUs, too few for this head, may be enough for the next one.
                 self._run.clock.at(now_s, DISPATCH, self._pull_idle)
             return self._waiting.popleft()
-        idle = [each for each in self._run.cluster.idle() if each is not worker]
+        idle = [other for other in self._run.cluster.idle() if other is not worker]
         group = self._assemble(head, now_s, [worker, *idle])
         if group is not None and group.has_capacity:
             self._run.pull(group)
@@ -91,27 +92,28 @@ class WorkerGroups(Scheduler):
         """Return a worker for ``request`` out of ``idle`` ones; None if they are too few or its group is loading."""
         gpus, denoisers = self._group_size(request)
         cluster = self._run.cluster
-        fitting = [each for each in idle if (len(each.gpus), each.denoisers) == (gpus, denoisers)]
+        fitting = [worker for worker in idle if (len(worker.gpus), worker.denoisers) == (gpus, denoisers)]
         if fitting:
-            return max(fitting, key=lambda each: self._resident_nets(each, request))
-        if sum(len(each.gpus) for each in idle) < gpus:
+            return max(fitting, key=lambda worker: self._resident_nets(worker, request))
+        if sum(len(worker.gpus) for worker in idle) < gpus:
             return None
-        # Its group is loading: another would be formed in vain
+        # The request's group is loading: another would be formed in vain
         # (test_request_waiting_for_a_loading_group_gets_no_second_group).
-        if self._forming is not None and self._forming[0] is request and self._forming[1].loading:
+        if self._forming is not None and self._forming[0] is request and self._forming[1].state == LOADING:
             return None
-        singles = [each for each in idle if len(each.gpus) == 1]
+        singles = [worker for worker in idle if len(worker.gpus) == 1]
         # The smallest first, so that no more GPUs lose their group than the request needs
         # (test_smallest_groups_are_disbanded_first_and_no_more_than_needed).
-        for group in sorted((each for each in idle if len(each.gpus) > 1), key=lambda each: len(each.gpus)):
+        groups = (worker for worker in idle if len(worker.gpus) > 1)
+        for group in sorted(groups, key=lambda group: len(group.gpus)):
             if len(singles) >= gpus:
                 break
             members = set(group.gpus)
             cluster.disband(group, now_s)
-            singles += [each for each in cluster.workers if len(each.gpus) == 1 and each.id in members]
+            singles += [worker for worker in cluster.workers if len(worker.gpus) == 1 and worker.id in members]
         if gpus == 1:
-            return max(singles, key=lambda each: self._resident_nets(each, request))
-        chosen = sorted(singles, key=lambda each: -self._resident_nets(each, request))[:gpus]
+            return max(singles, key=lambda worker: self._resident_nets(worker, request))
+        chosen = sorted(singles, key=lambda worker: -self._resident_nets(worker, request))[:gpus]
         # ControlNets run where they are: those GPUs come first in ``chosen``.
         services, stepping = chosen[: gpus - denoisers], chosen[gpus - denoisers :]
         formed = cluster.form_group([*stepping, *services], chosen[0].role, now_s, denoisers)

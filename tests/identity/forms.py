@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from mezzotint.sim.core.former_names import table
@@ -16,14 +17,20 @@ _PART = re.compile(r"\bmezzotint\.(?=(?:sim|backends|traces)\b)|\bfrom mezzotint
 def form_of(tree: Path) -> Form:
     """Return what brings overrides into the names of the checkout ``tree``."""
     if package_dir(tree):
-        config = (tree / "conf" / "config.yaml").read_text(encoding="utf-8")
-        return str if "\nhandling:" in config else _of_executor
+        former = {}
+        if "\nhandling:" not in (tree / "conf" / "config.yaml").read_text(encoding="utf-8"):
+            # Handling was a setting of executor=stages alone.
+            former["handling.after_s="] = "executor.handling_s="
+        if not (tree / "conf" / "system" / "colocated.yaml").is_file():
+            former["system=colocated"] = "system=together"
+        return partial(_replace_all, former) if former else str
     return without_package if (tree / "conf" / "former.yaml").is_file() else former_word
 
 
-def _of_executor(override: str) -> str:
-    """Return ``override`` as it was when handling was a setting of executor=stages alone."""
-    return override.replace("handling.after_s=", "executor.handling_s=")
+def _replace_all(former: Mapping[str, str], override: str) -> str:
+    for present, earlier in former.items():
+        override = override.replace(present, earlier)
+    return override
 
 
 def class_names(tree: Path) -> Form:

@@ -32,7 +32,7 @@ POLICIES = (
     Case("fixed-groups srtf", "system=fixed-groups group_policy.assignment=least-backlog group_policy.order=srtf"),
     Case("fixed-degree", "system=xdit"),
     Case("tridentserve", "system=tridentserve"),
-    Case("together", "system=together"),
+    Case("colocated", "system=colocated"),
     Case("central-pull", "system=central-pull"),
     Case("super-p95", "system=super-p95"),
 )

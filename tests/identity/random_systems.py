@@ -19,7 +19,7 @@ from mezzotint import sim
 from mezzotint.backends.base import Cost, Work
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy
 from mezzotint.sim.scheduling.estimates import Learnt, Scaled
 from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull
@@ -33,7 +33,6 @@ from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
 from mezzotint.sim.scheduling.group_policies.tails import TailQuota
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 GPUS, STEPS = 4, 6
@@ -77,7 +76,7 @@ POLICIES: dict[str, Callable[[float], GroupPolicy]] = {
     "super-p95": lambda unit_s: SuperP95(TailQuota(every=4), 2),
     "tetriserve": lambda unit_s: TetriServe(round_s=6.0 * unit_s),
     "tetriserve-batches": lambda unit_s: TetriServe(round_s=6.0 * unit_s, max_batch=3),
-    "together": lambda unit_s: Pools(),
+    "colocated": lambda unit_s: Pools(),
     "tridentserve": lambda unit_s: TridentServe(period_s=20.0 * unit_s),
 }
 
@@ -135,17 +134,17 @@ def system(seed: int, scale: float = 1.0) -> Engine:
     }
     encode_s, load_s = unit_s * (rng.random() < 0.3), 5.0 * unit_s * (rng.random() < 0.3)
     if name in ("tridentserve", "pools") or (encode_s and rng.random() < 0.3):
-        how["stages"] = "apart"
+        how["stages"] = "disaggregated"
     parts: dict[str, Any] = {}
     if rng.random() < 0.25:
         mean_up_s, lost = float(rng.integers(40, 200)) * unit_s, ("again", "failed")[int(rng.integers(2))]
         parts["controllers"] = [Failures(mean_up_s=mean_up_s, mean_down_s=4.0 * unit_s, lost=lost)]
     estimates = (Scaled(), Scaled(), Scaled(0.5), Learnt(prior_s=unit_s))[int(rng.integers(4))]
-    executor = Stages(**how)
+    executor = Stages(POLICIES[name](unit_s), estimates, **how)
     side = np.array(SIDES, np.int32)[kinds]
     made = engine(
         times, [each * STEPS for each in step_s[1]], GPUS, backend=Units(step_s, encode_s, load_s), executor=executor,
-        scheduler=StageScheduler(POLICIES[name](unit_s), estimates, executor), seed=seed, use_model_shape=False,
+        scheduler=executor, seed=seed, use_model_shape=False,
         sample_s=60.0 * unit_s, shapes=(side, side, np.full(rows, STEPS, np.int32)), **parts,
     )  # fmt: skip
     made.workload.limit_s[:] = type(made.workload.limit_s)("d", limit_s.tolist())

@@ -112,7 +112,10 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         "executor": Sequential(),
         "seed": 0,
     }
-    return Engine(**(settings | parts))
+    settings |= parts
+    if getattr(settings["executor"], "group_policy", None) is not None:
+        settings["scheduler"] = settings["executor"]
+    return Engine(**settings)
 
 
 def configured(*overrides: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.sim.scheduling.test_stages import STEPS, ByDegree
 
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.handling import Handling
@@ -18,7 +19,6 @@ from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
-from tests.sim.scheduling.test_stages import STEPS, ByDegree
 
 THREE = Plan("small", then=Plan("large", skip_fraction=0.5, then=Plan("large")))
 """Full steps, half of them on another model, and full steps again."""

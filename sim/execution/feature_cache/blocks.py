@@ -62,8 +62,12 @@ class PatchLevel:
     def step_costs(self, active: Sequence[Request], count: int, step: Step) -> StepCosts:
         pixels = sum(request.width * request.height for request in active)
         rows = [
-            (self._reused_sums(each), each.steps - each.skipped - each.steps_left, each.width * each.height / pixels)
-            for each in active
+            (
+                self._reused_sums(request),
+                request.steps - request.skipped - request.steps_left,
+                request.width * request.height / pixels,
+            )
+            for request in active
         ]
         return MixedStepCosts(step(active), self.overhead.seconds(active), rows, count)
 
@@ -101,18 +105,18 @@ class WholeImage:
         _assume(run, self.consecutive)
 
     def step_costs(self, active: Sequence[Request], count: int, step: Step) -> StepCosts:
-        together = [1.0] * count
+        similar_in_all = [1.0] * count
         for request in active:
             key = (request.model or "", request.width, request.height, request.steps)
             similar = self._similar.get(key)
             if similar is None:
                 similar = self._similar[key] = self.likeness.image_shares(*key)
-            at = request.steps - request.steps_left
-            own = list(similar[at : at + count])
-            if at == request.skipped:
-                own[0] = 0.0
-            together = [one * other for one, other in zip(together, own, strict=True)]
-        shares = reused_shares(together, self.consecutive)
+            step_index = request.steps - request.steps_left
+            similar_ahead = list(similar[step_index : step_index + count])
+            if step_index == request.skipped:
+                similar_ahead[0] = 0.0
+            similar_in_all = [one * other for one, other in zip(similar_in_all, similar_ahead, strict=True)]
+        shares = reused_shares(similar_in_all, self.consecutive)
         full, extra_s = step(active), self.overhead.seconds(active)
         power_w = None if full.joules is None or full.seconds <= 0.0 else full.joules / full.seconds
         steps_s = [full.seconds * (1.0 - share) + extra_s for share in shares]

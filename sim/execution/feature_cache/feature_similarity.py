@@ -36,22 +36,22 @@ class AssumedFeatureSimilarity:
             name = run.models[role].name
             if name in self.shares:
                 by_side = ", ".join(f"{side}: {share:g}" for side, share in sorted(self.shares[name].items()))
-                what = f"share of patch-blocks of {name} like those of the step before, by side"
-                run.assume(what, by_side, self.source)
+                key = f"share of patch-blocks of {name} like those of the step before, by side"
+                run.assume(key, by_side, self.source)
         run.assume("how independently the patches of an image are alike", self.independence, self.source)
 
     def patch_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
         """Return the similar share of (patch, block) pairs at each of ``steps`` steps; 0 at the first."""
-        share = self._interpolated(model, width * height)
+        share = self._interpolate(model, width * height)
         return [0.0] + [share] * (steps - 1)
 
     def image_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
         """Return, for each step, the share of blocks for which all patches of an image are similar; 0 at the first."""
         count = max(width * height / self.patch_px**2, 1.0)
-        share = self._interpolated(model, width * height) ** (count**self.independence)
+        share = self._interpolate(model, width * height) ** (count**self.independence)
         return [0.0] + [share] * (steps - 1)
 
-    def _interpolated(self, model: str, pixels: int) -> float:
+    def _interpolate(self, model: str, pixels: int) -> float:
         if model not in self.shares:
             raise ConfigError(
                 f"feature_cache.likeness.shares: none for {model} (found {', '.join(self.shares) or 'none'}); add "

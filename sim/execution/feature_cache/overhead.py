@@ -39,10 +39,10 @@ class Overhead:
         return max(self._blocks(request.model or "") for request in active) * (self.block_s + self.patch_s * patches)
 
     def _blocks(self, model: str) -> int:
-        found = self.blocks.get(model)
-        if found is None:
+        blocks = self.blocks.get(model)
+        if blocks is None:
             raise ConfigError(
                 f"feature_cache.overhead.blocks: no number of blocks for {model}, only for "
                 f"{', '.join(self.blocks) or 'no model'}; add '+feature_cache.overhead.blocks.{model}=24'"
             )
-        return found
+        return blocks

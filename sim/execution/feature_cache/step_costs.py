@@ -62,8 +62,8 @@ class MixedStepCosts:
 
     def seconds(self, count: int) -> float:
         reused = 0.0
-        for sums, at, weight in self.rows:
-            reused += weight * (sums[at + count] - sums[at])
+        for sums, first, weight in self.rows:
+            reused += weight * (sums[first + count] - sums[first])
         return self.full.seconds * (count - reused) + self.extra_s * count
 
     def joules(self, count: int) -> float | None:
@@ -76,4 +76,4 @@ class MixedStepCosts:
         return bisect_left(range(self.count), sought_s, key=self.seconds)
 
     def reused(self, count: int) -> Sequence[float]:
-        return [sums[at + count] - sums[at] for sums, at, _ in self.rows]
+        return [sums[first + count] - sums[first] for sums, first, _ in self.rows]

@@ -38,8 +38,8 @@ class StepCaching:
     def __post_init__(self) -> None:
         wrong = [step for step in self.computed if not 0 <= step < self.of_steps]
         if wrong or not self.computed:
-            found = wrong[0] if wrong else "none"
-            raise ConfigError(f"feature_cache.computed: found {found}, expected steps from 0 to {self.of_steps - 1}")
+            first = wrong[0] if wrong else "none"
+            raise ConfigError(f"feature_cache.computed: found {first}, expected steps from 0 to {self.of_steps - 1}")
 
     def bind(self, run: Run) -> None:
         run.assume("steps that are computed", f"{len(set(self.computed))} of {self.of_steps}", self.source)
@@ -47,24 +47,24 @@ class StepCaching:
 
     def plan(self, steps: int, skipped: int = 0) -> list[bool]:
         """Return, for each step from ``skipped`` to ``steps``, True if it is computed."""
-        found = self._plans.get((steps, skipped))
-        if found is None:
+        plan = self._plans.get((steps, skipped))
+        if plan is None:
             listed, of_steps = set(self.computed), self.of_steps
-            found = []
+            plan = []
             for step in range(skipped, steps):
                 first = step * of_steps // steps
                 stands_for = range(first, max((step + 1) * of_steps // steps, first + 1))
-                found.append(step == skipped or not listed.isdisjoint(stands_for))
-            self._plans[steps, skipped] = found
-        return found
+                plan.append(step == skipped or not listed.isdisjoint(stands_for))
+            self._plans[steps, skipped] = plan
+        return plan
 
     def step_costs(self, active: Sequence[Request], count: int, step: Callable[[Sequence[Request]], Cost]) -> StepCosts:
         ahead = []
         for request in active:
-            at = request.steps - request.skipped - request.steps_left
-            ahead.append(self.plan(request.steps, request.skipped)[at : at + count])
+            index = request.steps - request.skipped - request.steps_left
+            ahead.append(self.plan(request.steps, request.skipped)[index : index + count])
         if self.decides == "batch":
-            computed = [any(each) for each in zip(*ahead, strict=True)]
+            computed = [any(computing) for computing in zip(*ahead, strict=True)]
             ahead = [computed] * len(active)
         known: dict[tuple[bool, ...], Cost] = {}
         costs = []

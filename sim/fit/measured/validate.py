@@ -82,9 +82,9 @@ def validate_measured(
     write(replay.outcome, folder / "simulated")
     repeats = [_statistics(other) for other in others]
     facts = _facts(first, files, replay, truth, band, repeats) | {"fit": what, "fitted": fitted}
-    facts["needed"] = _needed(config, replay, truth, is_scaled=what == "scale")
+    facts["needed"] = _needed_changes(config, replay, truth, is_scaled=what == "scale")
     text, charts = _text(facts), _charts(replay, truth)
-    about = (("work", header(replay.outcome.summary, config).work), ("real server", _compared(facts)))
+    about = (("work", header(replay.outcome.summary, config).work), ("real server", _describe_comparison(facts)))
     sent = validation_page(facts, charts, STYLES, _tables(facts), about, _remarks(facts))
     with atomic_files([page, data, figure, html], ConfigError) as (markdown, plain, image, shown_page):
         markdown.write_text(text, encoding="utf-8")
@@ -190,7 +190,7 @@ def _gpus(config: Mapping[str, Any]) -> dict[str, int]:
     return counts
 
 
-def _needed(
+def _needed_changes(
     config: Mapping[str, Any], replay: Replay, truth: Mapping[str, float], *, is_scaled: bool
 ) -> list[dict[str, Any]]:
     """Return the changes that would bring the mean to the measured one, with the errors that are then left."""
@@ -215,7 +215,7 @@ def _text(facts: Mapping[str, Any]) -> str:
     return render(
         "mezzotint.sim.fit.measured",
         "page.md.jinja",
-        compared=_compared(facts),
+        compared=_describe_comparison(facts),
         head=head,
         rows=rows,
         remarks=_remarks(facts),
@@ -224,10 +224,10 @@ def _text(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _compared(facts: Mapping[str, Any]) -> str:
+def _describe_comparison(facts: Mapping[str, Any]) -> str:
     """Return what was compared in a sentence or two."""
     against = f"{facts['system']} on {facts['gpus']}, against {facts['file']} ({facts['client']})"
-    return f"{against}: {facts['requests']} requests compared. {_fitted(facts)}"
+    return f"{against}: {facts['requests']} requests compared. {_describe_fit(facts)}"
 
 
 def _tables(facts: Mapping[str, Any]) -> tuple[Table, Table]:
@@ -250,7 +250,7 @@ def _tables(facts: Mapping[str, Any]) -> tuple[Table, Table]:
     return ("Errors", head, rows), ("What would have to be true", needed_head, needed)
 
 
-def _fitted(facts: Mapping[str, Any]) -> str:
+def _describe_fit(facts: Mapping[str, Any]) -> str:
     fitted = facts["fitted"]
     if facts["fit"] == "scale":
         return f"Fitted: one factor of the service seconds, {number(fitted['service_factor'])}, to the mean latency."

@@ -66,10 +66,11 @@ def selector(**given: Any) -> None:
     strict = options.refine_family is None
     limits = thresholds(similarity, quality, options.ks, options.alpha, rule=options.rule, strict=strict)
     facts = _facts(options, trace, encoder.name, here)
-    found = SelectorCalibration(options, facts, pairs, scores, similarity, quality, limits, _published(options))
-    for path in publish(found, options.output):
+    published = _published_thresholds(options)
+    calibration = SelectorCalibration(options, facts, pairs, scores, similarity, quality, limits, published)
+    for path in publish(calibration, options.output):
         print(path)
-    if not found.min_similarities:
+    if not calibration.min_similarities:
         raise ConfigError(
             f"no similarity of {len(pairs)} pairs keeps quality above {options.alpha:g} at K = {options.ks[0]}, the "
             "fewest steps to skip, so there is no table to write; lower --alpha, add a smaller K, or take --rule mean"
@@ -103,7 +104,7 @@ def _model_text(model: "ModelSpec") -> str:
     return f"{model.variant or model.family} ({size}{model.dtype}, weights {model.weights})"
 
 
-def _published(options: Options) -> dict[int, float]:
+def _published_thresholds(options: Options) -> dict[int, float]:
     """Return the thresholds of NIRVANA (prompts) or MoDM (prompt and image) for whole numbers of our steps."""
     is_image = options.similarity == "image"
     if not is_image and options.refine_family is not None:

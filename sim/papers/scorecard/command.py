@@ -58,8 +58,8 @@ def compare(
     ControlNets and LoRAs), reproduce stages (systems with add-ons against Katz's logs), reproduce compositions
     (untested combinations of designs), reproduce autoscaling (fixed clusters and autoscalers over a day), reproduce
     elastic (another simulator's tables of groups of GPUs that change, request by request), reproduce video (logged
-    runs of videos), reproduce apart (text encoder, denoiser and VAE on GPUs of their own, against LightX2V and others),
-    reproduce cascade (a light and a heavy model).
+    runs of videos), reproduce disaggregated (text encoder, denoiser and VAE on GPUs of their own, against LightX2V and
+    others), reproduce cascade (a light and a heavy model).
 
     Raises:
         ConfigError: an unknown system, a malformed file, a folder that cannot be used.

@@ -27,7 +27,7 @@ from mezzotint.sim.report.compare import (
     thin_out,
 )
 from mezzotint.sim.report.figures.palette import series_styles
-from mezzotint.sim.report.interactive import ALWAYS, Chart, Field, Limit, Spec, bars, lines, points, ranges
+from mezzotint.sim.report.interactive import UNFILTERED_SERIES, Chart, Field, Limit, Spec, bars, lines, points, ranges
 from mezzotint.sim.report.labels import natural, short_key
 from mezzotint.sim.report.runs import Floats, Run, latency_quantiles, time_series
 
@@ -190,8 +190,8 @@ def hits(runs: Sequence[Run]) -> list[Chart]:
     for load in loads:
         rows = [
             {"series": series, "k": _steps_text(key), "share": share}
-            for (series, at), bar in shares.items()
-            if at == load
+            for (series, of_load), bar in shares.items()
+            if of_load == load
             for key, share in bar.items()
         ]
         charts.append(Chart(load.label, bars(pd.DataFrame(rows), x, series_styles(runs), part=part, colours=colours)))
@@ -220,12 +220,12 @@ def over_time(runs: Sequence[Run]) -> list[Chart]:
     over = [
         (cell, column, series)
         for cell, column in product(cells(runs), figures)
-        if (series := next((found for run in cell.runs if (found := time_series(run, column, _SPANS))), None))
+        if (series := next((values for run in cell.runs if (values := time_series(run, column, _SPANS))), None))
     ]
     loads = common_loads([run for cell, *_ in over for run in cell.runs])
     names = thin_out(sorted({cell.series for cell, *_ in over if cell.load in loads}, key=natural), MAX_SERIES)
     charts = []
-    for (column, (what, y)), load in product(figures.items(), loads):
+    for (column, (title, y)), load in product(figures.items(), loads):
         curves = [
             (cell, series) for cell, of, series in over if of == column and cell.load == load and cell.series in names
         ]
@@ -239,7 +239,7 @@ def over_time(runs: Sequence[Run]) -> list[Chart]:
                     value = np.clip(value / gpus, 0.0, 1.0)
                 rows.append(pd.DataFrame({"series": cell.series, "time": time / seconds, "value": value}))
             frame, x = pd.concat(rows, ignore_index=True), Field("time", f"Time ({unit})")
-            charts.append(Chart(f"{load.label}: {what}", lines(frame, x, y, series_styles(runs), sparse=False)))
+            charts.append(Chart(f"{load.label}: {title}", lines(frame, x, y, series_styles(runs), sparse=False)))
     return charts
 
 
@@ -277,22 +277,22 @@ def _panel(
     if axis is None:
         return [Chart(title, _bars(values, is_share, runs))]
     rows: list[dict[str, Any]] = []
-    places = sorted({place for cell, _ in values if (place := axis.value(cell)) is not None})
+    xs = sorted({x for cell, _ in values if (x := axis.value(cell)) is not None})
     for cell, spread in values:
-        place = axis.value(cell)
+        own_x = axis.value(cell)
         # a system without the setting is a level line
-        for at in [place] if place is not None else [places[0], places[-1]] if places else []:
-            rows.append({"series": axis.curve(cell), "x": at, "value": spread.mean, **_ends(spread)})
+        for x in [own_x] if own_x is not None else [xs[0], xs[-1]] if xs else []:
+            rows.append({"series": axis.curve(cell), "x": x, "value": spread.mean, **_ends(spread)})
     if not rows:
         return []
     y = _SHARE_LATE if is_share else _COMPLETED
     if by_rate and not is_share:
-        rows += [{"series": ALWAYS, "x": rate, "value": rate} for rate in places]
+        rows += [{"series": UNFILTERED_SERIES, "x": rate, "value": rate} for rate in xs]
         y = replace(y, title="Requests/min (dotted: offered)")
-    is_log = bool(places) and places[0] > 0 and places[-1] / places[0] >= _LOG_RATIO
-    x = Field("x", axis.title, ",.6~r")
-    x = replace(x, scale="log", domain=(places[0], places[-1]), ticks=thin_out(places, 6)) if is_log else x
-    return [Chart(title, lines(pd.DataFrame(rows), x, y, series_styles(runs)))]
+    is_log = bool(xs) and xs[0] > 0 and xs[-1] / xs[0] >= _LOG_RATIO
+    field = Field("x", axis.title, ",.6~r")
+    field = replace(field, scale="log", domain=(xs[0], xs[-1]), ticks=thin_out(xs, 6)) if is_log else field
+    return [Chart(title, lines(pd.DataFrame(rows), field, y, series_styles(runs)))]
 
 
 def _bars(values: Sequence[tuple[SeriesAtLoad, Spread]], is_share: bool, runs: Sequence[Run]) -> Spec:
@@ -317,15 +317,15 @@ def _bars(values: Sequence[tuple[SeriesAtLoad, Spread]], is_share: bool, runs: S
 
 def _limits(drawn: Sequence[SeriesAtLoad]) -> list[Limit]:
     """Return a line for each limit (s): one for all series that share it, else one for each."""
-    found = []
+    limit_lines = []
     for name in slo_multiples([run for cell in drawn for run in cell.runs]):
         if name == OWN:
             continue  # each request has another
         limits = {cell.series: round(value.mean, 6) for cell in drawn if (value := cell.spread("slo", name, "limit_s"))}
         for limit in sorted(set(limits.values())):
             owners = [series for series, value in limits.items() if value == limit]
-            found.append(Limit(limit, name, owners[0] if len(owners) == 1 < len(limits) else ALWAYS))
-    return found
+            limit_lines.append(Limit(limit, name, owners[0] if len(owners) == 1 < len(limits) else UNFILTERED_SERIES))
+    return limit_lines
 
 
 def _decades(low: float, high: float) -> list[float]:

@@ -36,11 +36,11 @@ def series_styles(runs: Sequence[Run]) -> dict[str, SeriesStyle]:
     shared = len(systems) < len(series) > len(COLOURS)  # a colour for each system, a dash and a marker for each variant
     styles: dict[str, SeriesStyle] = {}
     for group in (names, series):
-        for place, name in enumerate(group):
-            index, variant = place, 0
+        for rank, name in enumerate(group):
+            index, variant = rank, 0
             if shared and name in system_of:
                 index = systems.index(system_of[name])
-                variant = [each for each in series if system_of[each] == system_of[name]].index(name)
+                variant = [other for other in series if system_of[other] == system_of[name]].index(name)
             dash = _DASHES[(variant + index // len(COLOURS)) % len(_DASHES)]
             styles[name] = SeriesStyle(COLOURS[index % len(COLOURS)], dash, _MARKERS[(index + variant) % len(_MARKERS)])
     if len(names) == 1 and len(series) > 2:

@@ -21,7 +21,7 @@ from typing_extensions import get_protocol_members, is_protocol
 
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.run.config.checked_calls import checked_calls
+from mezzotint.sim.run.config.checked_calls import check_calls
 from mezzotint.sim.run.config.choices import choices
 from mezzotint.sim.run.config.plugins import TARGET
 from mezzotint.sim.run.config.target import locate_class, no_such
@@ -58,7 +58,7 @@ class Parts:
             self._building.append(name)
             self._built[name] = build(self._nodes[name], name, kind, parts=self)
             self._building.pop()
-        return checked_calls(_checked(self._built[name], kind, name), kind)
+        return check_calls(_check_kind(self._built[name], kind, name), kind)
 
     def refuse_unread(self, system: str) -> None:
         """Raise ConfigError if a chosen part is used by nothing in ``system``."""
@@ -96,19 +96,19 @@ def build(node: Any, key: str, kind: Any = None, parts: Parts | None = None) -> 
     for name in given:
         if name not in parameters and not takes_any:
             raise ConfigError(f"{key}.{name}: {node[TARGET]} takes no such setting; {suggest(name, parameters)}")
-    wired = {} if parts is None else _wired(parts, key, node[TARGET], parameters, given, hints)
+    wired = {} if parts is None else _wire_parts(parts, key, node[TARGET], parameters, given, hints)
     needed = [name for name, p in parameters.items() if p.default is p.empty and p.kind not in _ANY]
     lacking = [name for name in needed if name not in given and name not in wired]
     if lacking:
         raise ConfigError(f"{key}.{lacking[0]}: {node[TARGET]} needs this setting and nothing sets it")
     arguments = {name: _argument(value, f"{key}.{name}", hints.get(name), parts) for name, value in given.items()}
-    return checked_calls(_checked(target(**arguments, **wired), kind, key), kind)
+    return check_calls(_check_kind(target(**arguments, **wired), kind, key), kind)
 
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _wired(
+def _wire_parts(
     parts: Parts,
     key: str,
     target: str,
@@ -125,19 +125,19 @@ def _wired(
         if part is not None:
             wired[name] = part
         elif parameter.default is parameter.empty:
-            what = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-            raise ConfigError(f"{key} ({target}) needs {what} and none is chosen; add {name}={_example(name)}")
+            needed_part = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+            raise ConfigError(f"{key} ({target}) needs {needed_part} and none is chosen; add {name}={_example(name)}")
     return wired
 
 
-def _checked(found: Any, kind: Any, key: str) -> Any:
+def _check_kind(part: Any, kind: Any, key: str) -> Any:
     """Return ``found`` if it is of ``kind``. Raises ConfigError, naming the absent methods, if it is not."""
     if kind is None or (is_protocol(kind) and not getattr(kind, "_is_runtime_protocol", False)):
-        return found
-    if isinstance(found, kind):
-        return found
-    lacks = sorted(name for name in get_protocol_members(kind) if not hasattr(found, name)) if is_protocol(kind) else []
-    raise no_such(type(found), kind, key, lacks)
+        return part
+    if isinstance(part, kind):
+        return part
+    lacks = sorted(name for name in get_protocol_members(kind) if not hasattr(part, name)) if is_protocol(kind) else []
+    raise no_such(type(part), kind, key, lacks)
 
 
 def _example(group: str) -> str:
@@ -182,7 +182,7 @@ def _takes_objects(hint: Any) -> bool:
     if typing.get_origin(hint) is typing.Annotated:
         return _takes_objects(typing.get_args(hint)[0])
     inner = typing.get_args(hint)
-    return any(_takes_objects(each) for each in inner) if inner else hint not in _PLAIN
+    return any(_takes_objects(part) for part in inner) if inner else hint not in _PLAIN
 
 
 def _item(hint: Any) -> Any:

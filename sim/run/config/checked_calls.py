@@ -41,7 +41,7 @@ class Broken(Exception):
     """A value is not what the law says; the text is what was expected."""
 
 
-def checked_calls(part: Any, kind: Any) -> Any:
+def check_calls(part: Any, kind: Any) -> Any:
     """Have every call of a method of ``part`` checked that its own class defines and a protocol of it describes.
 
     Args:
@@ -65,23 +65,23 @@ def _checked_class(made: Any, kind: Any) -> type | None:
     body: dict[str, Any] = {}
     for protocol in _protocols(made, kind):
         for name in get_protocol_members(protocol):
-            own = inspect.getattr_static(made, name, None)
+            member = inspect.getattr_static(made, name, None)
             stated = inspect.getattr_static(protocol, name, None)
-            function = _function(own)
+            function = _function(member)
             if name in body or is_ours(getattr(function, "__module__", "mezzotint")):
                 continue  # an attribute, or a default body of the protocol
             if hasattr(function, CHECKED):
                 continue  # as a member of another protocol
-            if name == "bind" and inspect.isfunction(own):
-                body[name] = _binding(own, kind)
+            if name == "bind" and inspect.isfunction(member):
+                body[name] = _binding(member, kind)
                 continue
             hint = typing.get_type_hints(_function(stated), include_extras=True).get("return")
             if law_of(hint) is None:
                 continue
-            if isinstance(own, property):
-                body[name] = property(_checked(function, name, hint))
-            elif inspect.isfunction(own):
-                body[name] = _checked(own, name, hint)
+            if isinstance(member, property):
+                body[name] = property(_check_results(function, name, hint))
+            elif inspect.isfunction(member):
+                body[name] = _check_results(member, name, hint)
     if not body:
         return None
     body |= {"__slots__": (), "__module__": made.__module__, "__qualname__": made.__qualname__}
@@ -91,33 +91,33 @@ def _checked_class(made: Any, kind: Any) -> type | None:
 def _protocols(made: type, kind: Any) -> Sequence[Any]:
     """Return ``kind`` and what it extends, and the protocols that ``made`` inherits from."""
     above = [*(kind.__mro__ if inspect.isclass(kind) else ()), *made.__mro__]
-    return [each for each in dict.fromkeys(above) if is_protocol(each)]
+    return [base for base in dict.fromkeys(above) if is_protocol(base)]
 
 
 def _function(member: Any) -> Any:
     return member.fget if isinstance(member, property) else member
 
 
-def _checked(method: Callable[..., Any], name: str, hint: Any) -> Callable[..., Any]:
+def _check_results(method: Callable[..., Any], name: str, hint: Any) -> Callable[..., Any]:
     """Return ``method``, whose results must be a ``hint``; items of an iterable are checked as they are taken."""
     is_lazy = typing.get_origin(hint) is Iterable
     law = law_of(typing.get_args(hint)[0] if is_lazy else hint)
     assert law is not None
 
-    def checked(part: Any, args: Sequence[Any], found: Any) -> Any:
+    def check(part: Any, args: Sequence[Any], result: Any) -> Any:
         try:
-            return law(found)
+            return law(result)
         except Broken as broken:
-            raise _error(part, name, args, found, str(broken)) from None
+            raise _error(part, name, args, result, str(broken)) from None
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = method(self, *args, **kwargs)
+        result = method(self, *args, **kwargs)
         if not is_lazy:
-            return checked(self, args, found)
-        if not isinstance(found, Iterable):
-            raise _error(self, name, args, found, "an iterable")
-        return (checked(self, args, item) for item in found)
+            return check(self, args, result)
+        if not isinstance(result, Iterable):
+            raise _error(self, name, args, result, "an iterable")
+        return (check(self, args, item) for item in result)
 
     setattr(call, CHECKED, True)
     return call
@@ -143,15 +143,15 @@ def _check_attributes(part: Any, kind: Any) -> None:
             try:
                 law(getattr(part, name))
             except Broken as broken:
-                found = SHORT.repr(getattr(part, name))
-                raise SimulationError(f"{class_name(part)} has {name} = {found}; expected {broken}") from None
+                value = SHORT.repr(getattr(part, name))
+                raise SimulationError(f"{class_name(part)} has {name} = {value}; expected {broken}") from None
 
 
-def _error(part: Any, name: str, args: Sequence[Any], found: Any, expected: str) -> SimulationError:
-    rows = [each.row for each in args if isinstance(each, Request)]
-    rows += [each.request.row for each in args if isinstance(each, Progress)]
+def _error(part: Any, name: str, args: Sequence[Any], result: Any, expected: str) -> SimulationError:
+    rows = [request.row for request in args if isinstance(request, Request)]
+    rows += [progress.request.row for progress in args if isinstance(progress, Progress)]
     where = f" for the request in row {rows[0]}" if rows else ""
-    return SimulationError(f"{class_name(part)} returned {SHORT.repr(found)} from {name}{where}; expected {expected}")
+    return SimulationError(f"{class_name(part)} returned {SHORT.repr(result)} from {name}{where}; expected {expected}")
 
 
 # -- laws of types ---------------------------------------------------------------------------------------------------
@@ -171,13 +171,13 @@ def law_of(hint: Any) -> Law | None:
     if origin is Iterable:
         return law_of(inner[0])  # of its items
     if inspect.isclass(origin) and issubclass(origin, Collection) and origin is not np.ndarray:
-        return _collection(origin, [law_of(each) for each in inner])
+        return _collection(origin, [law_of(part) for part in inner])
     if not inspect.isclass(hint) or hint is type(None):
         return None
     if is_protocol(hint) and not getattr(hint, "_is_runtime_protocol", False):
         return None
     fields = _fields(hint)
-    return _instance(hint) if fields is None else _composed(hint, fields)
+    return _instance(hint) if fields is None else _law_of_fields(hint, fields)
 
 
 def _real(value: Any) -> Any:
@@ -204,7 +204,7 @@ def _instance(kind: type) -> Law:
 
     def law(value: Any) -> Any:
         if isinstance(value, kind):
-            return checked_calls(value, kind) if is_protocol(kind) else value
+            return check_calls(value, kind) if is_protocol(kind) else value
         raise Broken(f"a {kind.__name__}")
 
     return law
@@ -239,7 +239,7 @@ def _tuple(inner: Sequence[Any]) -> Law:
         if not isinstance(value, tuple) or not (is_any_length or len(value) == len(laws)):
             raise Broken("a tuple" if is_any_length else f"a tuple of {len(laws)}")
         of_items = laws * len(value) if is_any_length else laws
-        return tuple(item if each is None else each(item) for item, each in zip(value, of_items, strict=True))
+        return tuple(item if law is None else law(item) for item, law in zip(value, of_items, strict=True))
 
     return law
 
@@ -278,7 +278,7 @@ def _is_number(hint: Any) -> bool:
     return hint in (float, int)
 
 
-def _composed(kind: type, fields: Mapping[str, Any]) -> Law:
+def _law_of_fields(kind: type, fields: Mapping[str, Any]) -> Law:
     laws = {name: law for name, hint in fields.items() if (law := law_of(hint)) is not None}
 
     def law_of_fields(value: Any) -> Any:

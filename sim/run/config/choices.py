@@ -42,7 +42,7 @@ class Choice:
 
     name: str
     line: str
-    own: bool = False
+    is_users: bool = False
 
 
 @cache
@@ -93,13 +93,15 @@ def choices(group: str, folder: Path | None = None) -> list[Choice]:
         raise ConfigError(f"list: there is no group {group!r}; {suggest(group, groups(), 'mezzotint list')}")
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"--config-dir: {folder} is not a folder; name the one that holds your groups")
-    found = {} if folder is None else {name: Choice(name, line, own=True) for name, line in _lines(folder / group)}
-    found |= {name: Choice(name, line) for name, line in _lines(CONF / group)}
+    by_name = (
+        {} if folder is None else {name: Choice(name, line, is_users=True) for name, line in _lines(folder / group)}
+    )
+    by_name |= {name: Choice(name, line) for name, line in _lines(CONF / group)}
     if group == "cluster":
-        found |= {name: Choice(name, row["line"]) for name, row in _read("data/gpus.yaml").items()}
+        by_name |= {name: Choice(name, row["line"]) for name, row in _read("data/gpus.yaml").items()}
     if group == "models":
-        found |= {name: Choice(name, _engine_line(node["large"])) for name, node in engine_models().items()}
-    return [found[name] for name in sorted(found)]
+        by_name |= {name: Choice(name, _engine_line(node["large"])) for name, node in engine_models().items()}
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def check_groups(chosen: Any) -> None:
@@ -115,7 +117,7 @@ def check_groups(chosen: Any) -> None:
             choice, found = chosen.get(name), chosen.get(other)
             if choice in (None, "none") or found in allowed or found not in {None, *(c.name for c in choices(other))}:
                 continue
-            expected = " or ".join(f"{other}={each}" for each in allowed)
+            expected = " or ".join(f"{other}={needed}" for needed in allowed)
             raise ConfigError(
                 f"{name}={choice}: applies only with {expected}, found {other}={found or 'null'}; choose one, or leave "
                 f"{name} out (~{name} where the system brings it)"
@@ -124,7 +126,7 @@ def check_groups(chosen: Any) -> None:
 
 def dependents(group: str, choice: str) -> Iterator[str]:
     """Return the groups that apply only with ``choice`` of ``group``."""
-    return (name for name, each in groups().items() if choice in each.needs.get(group, ()))
+    return (name for name, other in groups().items() if choice in other.needs.get(group, ()))
 
 
 def _engine_line(model: Mapping[str, Any]) -> str:
@@ -134,8 +136,8 @@ def _engine_line(model: Mapping[str, Any]) -> str:
 
 @cache
 def _read(name: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = parse((CONF / name).read_bytes())
-    return found
+    rows: dict[str, dict[str, Any]] = parse((CONF / name).read_bytes())
+    return rows
 
 
 def _lines(folder: Traversable) -> list[tuple[str, str]]:

@@ -107,13 +107,15 @@ def _with_values(words: Sequence[str]) -> _Composition | None:
     if any("searchpath" in word for word in choices):  # the user's files may change
         return None
     setup_globals()  # registers Hydra's resolvers
-    found = deepcopy(_choices(tuple(choices)))
+    composition = deepcopy(_choices(tuple(choices)))
     try:
         for override in filter(_sets_value, parsed):
-            OmegaConf.update(found.config, override.key_or_group, override.value(), force_add=override.is_force_add())
+            OmegaConf.update(
+                composition.config, override.key_or_group, override.value(), force_add=override.is_force_add()
+            )
     except OmegaConfBaseException:
         return None
-    return found
+    return composition
 
 
 def _sets_value(override: Override) -> bool:
@@ -132,8 +134,8 @@ def _choices(words: tuple[str, ...]) -> _Composition:
     name = hashlib.sha256("\0".join((_version(), *words)).encode()).hexdigest()[:32]
     kept = home() / "compositions" / _version() / f"{name}.yaml"
     with suppress(OSError):  # the cache is optional
-        found, _, text = kept.read_bytes().partition(b"\n")
-        if hmac.compare_digest(found, _seal(name, text)):
+        seal, _, text = kept.read_bytes().partition(b"\n")
+        if hmac.compare_digest(seal, _seal(name, text)):
             plain = parse(text)
             return _Composition(OmegaConf.create(plain["config"], flags={"struct": True}), plain["hydra"])
         note(f"{kept}: {DAMAGED}; composed again")
@@ -159,10 +161,10 @@ def _seal(name: str, text: bytes) -> bytes:
 def _version() -> str:
     """Return a digest of the form of what is kept, of the libraries that compose, and of the files of conf/."""
     libraries = ("sealed YAML, 2", hydra.__version__, omegaconf.__version__, sys.version)
-    found = hashlib.sha256(json.dumps(libraries).encode())
+    digest = hashlib.sha256(json.dumps(libraries).encode())
     for file in sorted(Path(str(CONF)).rglob("*.yaml")):
-        found.update(f"{file}\0".encode() + file.read_bytes())
-    return found.hexdigest()[:32]
+        digest.update(f"{file}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:32]
 
 
 def _by_hydra(words: tuple[str, ...], files: Files) -> _Composition:

@@ -29,14 +29,14 @@ def readable(word: str) -> str:
 
     Raises ConfigError for an unknown character in the key, or an unfinished list or quotation.
     """
-    found = _WORD.fullmatch(word)
+    match = _WORD.fullmatch(word)
     if _depth(word) > MAX_DEPTH:
         key = word.partition("=")[0][:60]
         raise ConfigError(f"{key}: found more than {MAX_DEPTH} brackets in one another; write fewer")
-    if found is None:
+    if match is None:
         _check(word)
         return word
-    key, value = found["key"], found["value"]
+    key, value = match["key"], match["value"]
     _check_key(key)
     is_path = "." in key and key.rpartition(".")[2] in PATHS
     if is_path and value.startswith("~"):
@@ -47,8 +47,8 @@ def readable(word: str) -> str:
         return word
     read = _read(word)
     if read is None:
-        return f"{key}={_quoted(value)}"
-    return word if not is_path or _is_text(read) else f"{key}={_quoted(value)}"
+        return f"{key}={_quote(value)}"
+    return word if not is_path or _is_text(read) else f"{key}={_quote(value)}"
 
 
 def _depth(word: str) -> int:
@@ -65,7 +65,7 @@ def _is_text(read: Override) -> bool:
     return read.is_sweep_override() or read.value() is None or isinstance(read.value(), str)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return str(QuotedString(text=value, quote=Quote.single).with_quotes())
 
 

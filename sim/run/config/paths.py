@@ -43,7 +43,7 @@ def whole_paths(node: Any, hint: Any = None) -> Any:
 def _alternatives(hint: Any) -> tuple[Any, ...]:
     """Return the types of an annotation's union, and what they are annotated with."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) in (typing.Union, typing.Annotated):
-        return tuple(kind for each in typing.get_args(hint) for kind in _alternatives(each))
+        return tuple(kind for part in typing.get_args(hint) for kind in _alternatives(part))
     return (hint,)
 
 

@@ -29,7 +29,7 @@ def allow_plugins(plugins: Iterable[str]) -> Iterator[None]:
     """
     from hydra.core.utils import env_override  # slow to import, and reports need it not
 
-    with env_override({VARIABLE: ":".join(dict.fromkeys([*_named(), *plugins]))}):
+    with env_override({VARIABLE: ":".join(dict.fromkeys([*_modules_of_variable(), *plugins]))}):
         for name in plugins:
             import_part(name, "--plugin")
         yield
@@ -42,7 +42,8 @@ def import_part(module: str, key: str) -> ModuleType:
         ConfigError: it is neither, or it cannot be imported; the message names ``key``.
     """
     if not is_ours(module):
-        if not any(module == name or module.startswith(f"{name}.") for name in (*_named(), *_installed())):
+        plugins = *_modules_of_variable(), *_modules_of_entry_points()
+        if not any(module == name or module.startswith(f"{name}.") for name in plugins):
             raise ConfigError(
                 f"{key}: found {module}, expected a module of mezzotint or of a plug-in; name yours with "
                 f"--plugin {module.partition('.')[0]}"
@@ -58,9 +59,9 @@ def import_part(module: str, key: str) -> ModuleType:
         ) from error
 
 
-def _named() -> list[str]:
+def _modules_of_variable() -> list[str]:
     return [name for name in os.environ.get(VARIABLE, "").split(":") if name]
 
 
-def _installed() -> list[str]:
+def _modules_of_entry_points() -> list[str]:
     return [point.module for point in importlib.metadata.entry_points(group="mezzotint.plugins")]

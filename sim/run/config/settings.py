@@ -35,19 +35,19 @@ def _distinct(limits: list[Limit]) -> list[Limit]:
     return limits
 
 
-def _warmup(found: Any) -> Any:
+def _warmup(value: Any) -> Any:
     """Return None for ``auto``."""
-    if found is None:
+    if value is None:
         raise ValueError("expected a number of requests, or auto")
-    return None if found == "auto" else found
+    return None if value == "auto" else value
 
 
-def _by_size(found: Any) -> dict[str, Limit]:
-    if found is None:
+def _by_size(value: Any) -> dict[str, Limit]:
+    if value is None:
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(value, Mapping):
         raise ValueError("expected sizes and their limits, such as {512x512: 1.5s}")
-    return parse_by_size(found)
+    return parse_by_size(value)
 
 
 class ClusterSettings(BaseModel):
@@ -96,7 +96,7 @@ class HandlingSettings(BaseModel):
 
     @field_validator("by_size")
     @classmethod
-    def _named(cls, by_size: dict[str, float] | None) -> dict[str, float] | None:
+    def _check_sizes(cls, by_size: dict[str, float] | None) -> dict[str, float] | None:
         return None if by_size is None else by_size_name(by_size)
 
     def handling(self) -> Handling:

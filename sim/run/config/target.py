@@ -34,7 +34,7 @@ def locate_class(target: Any, key: str, kind: Any = None) -> Any:
         made = getattr(import_part(module, where), name)
     except AttributeError:
         raise ConfigError(f"{where}: the module {module} has no {name}") from None
-    product = made if inspect.isclass(made) else _returned(made)
+    product = made if inspect.isclass(made) else _return_class(made)
     if product is None:
         raise ConfigError(f"{where}: found {target}, expected a class, or a function annotated with what it returns")
     import_part(str(made.__module__), where)  # its own module, if the named one only imports it
@@ -43,15 +43,15 @@ def locate_class(target: Any, key: str, kind: Any = None) -> Any:
     return _making(made, product, kind, key)
 
 
-def _returned(made: Any) -> Any:
+def _return_class(made: Any) -> Any:
     """Return the class in a function's return annotation; None without one."""
     if not inspect.isfunction(made):
         return None
     try:
-        found = typing.get_type_hints(made).get("return")
+        annotation = typing.get_type_hints(made).get("return")
     except (TypeError, NameError):
         return None
-    return found if inspect.isclass(found) and found is not type(None) else None
+    return annotation if inspect.isclass(annotation) and annotation is not type(None) else None
 
 
 def _making(made: Any, product: type, kind: Any, key: str) -> Any:
@@ -80,7 +80,7 @@ def _has(product: type, name: str) -> bool:
     return hasattr(product, name) or any(name in vars(base).get("__annotations__", ()) for base in product.__mro__)
 
 
-def no_such(found: type, kind: Any, key: str, lacks: Sequence[str] = ()) -> ConfigError:
-    """Return the error that ``found`` is no ``kind``, with the members that it lacks."""
+def no_such(given: type, kind: Any, key: str, lacks: Sequence[str] = ()) -> ConfigError:
+    """Return the error that ``given`` is no ``kind``, with the members that it lacks."""
     lacking = f": it lacks {', '.join(sorted(lacks))}" if lacks else ""
-    return ConfigError(f"{key}: {found.__module__}.{found.__qualname__} is no {kind.__name__}{lacking}")
+    return ConfigError(f"{key}: {given.__module__}.{given.__qualname__} is no {kind.__name__}{lacking}")

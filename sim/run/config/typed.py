@@ -28,7 +28,7 @@ _SIGNS: Mapping[type, tuple[str, str]] = {
 }
 
 
-def _bounded(value: Any) -> Any:
+def _refuse_non_number(value: Any) -> Any:
     """Refuse booleans and NaN as a number whose annotation has bounds."""
     if isinstance(value, bool):
         raise ValueError("expected a number")
@@ -38,7 +38,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    value = _bounded(value)
+    value = _refuse_non_number(value)
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise ValueError("expected a smaller number")
     return value
@@ -78,8 +78,8 @@ def validate_value(value: Any, hint: Any) -> Any:
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     """Return the validator of ``hint``, which takes longer to make than to use."""
     # pydantic refuses a second configuration for a dataclass.
-    own = isinstance(hint, type) and dataclasses.is_dataclass(hint)
-    config = None if own else ConfigDict(arbitrary_types_allowed=True)
+    is_dataclass = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    config = None if is_dataclass else ConfigDict(arbitrary_types_allowed=True)
     return TypeAdapter(strict(hint), config=config)
 
 
@@ -89,9 +89,9 @@ def strict(hint: Any) -> Any:
         return _STRICT[hint]
     if typing.get_origin(hint) is Annotated:
         inner, *metadata = typing.get_args(hint)
-        bounded = inner is int and any(isinstance(each, Le | Lt) for each in metadata)
+        bounded = inner is int and any(isinstance(bound, Le | Lt) for bound in metadata)
         if bounded:
-            return Annotated[(inner, *metadata, BeforeValidator(_bounded))]
+            return Annotated[(inner, *metadata, BeforeValidator(_refuse_non_number))]
         return Annotated[(strict(inner), *metadata)]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return reduce(or_, [strict(part) for part in typing.get_args(hint)])
@@ -107,8 +107,8 @@ def spell_type(hint: Any) -> str:
     """Return ``hint`` in words: ``int, at least 1, or null``."""
     if typing.get_origin(hint) is Annotated:
         inner, *metadata = typing.get_args(hint)
-        known = [(*_SIGNS[type(each)], each) for each in metadata if type(each) in _SIGNS]
-        bounds = [f"{sign} {getattr(each, name):,g}" for sign, name, each in known]
+        known = [(*_SIGNS[type(bound)], bound) for bound in metadata if type(bound) in _SIGNS]
+        bounds = [f"{sign} {getattr(bound, name):,g}" for sign, name, bound in known]
         return spell_type(inner) + (f" {' and '.join(bounds)}" if bounds else "")
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return " or ".join(spell_type(part) for part in typing.get_args(hint))

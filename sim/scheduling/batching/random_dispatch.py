@@ -85,15 +85,16 @@ class RandomDispatch(Scheduler):
 
     def batch_s(self, role: str, batch: int) -> float:
         """Return the seconds of ``batch`` requests of the model in ``role`` together."""
-        found = self._seconds.get((role, batch))
-        if found is None:
+        seconds = self._seconds.get((role, batch))
+        if seconds is None:
             model: Model = self._run.models[role]
-            found = self._seconds[role, batch] = standalone_s(self._run.backend, model, batch)
-        return found
+            seconds = self._seconds[role, batch] = standalone_s(self._run.backend, model, batch)
+        return seconds
 
     def queued(self, role: str) -> int:
         """Return the number of requests that wait at the workers of ``role``."""
-        return sum(len(self._queues.get(each.id, ())) for each in self._run.cluster.workers if each.role == role)
+        workers = (worker for worker in self._run.cluster.workers if worker.role == role)
+        return sum(len(self._queues.get(worker.id, ())) for worker in workers)
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         """Send the requests of ``worker`` to others if it serves another role now."""

@@ -42,7 +42,7 @@ class PriorityQueue:
     def leave(self, worker: Worker) -> Sequence[Request]:
         left = [request for _, _, request in self._queues.pop(worker, ())]
         self._waiting -= len(left)
-        # In the order of arrival: where they go next they queue anew.
+        # In the order of arrival: they queue anew at another worker.
         return sorted(left, key=lambda request: request.row)
 
     def __len__(self) -> int:

@@ -209,10 +209,10 @@ class Slack(Discipline):
             return Refusal(now_s, heads)
         active = self._active(batch, batch_classes, joining)
         min_slack, urgent = inf, 0
-        for place, (request, besides_s, standalone_s) in enumerate(active):
+        for index, (request, besides_s, standalone_s) in enumerate(active):
             slack = (request.deadline_s - now_s - (request.steps_left * cur_s + besides_s)) / standalone_s
             if slack < min_slack or (slack == min_slack and request.row < active[urgent][0].row):
-                min_slack, urgent = slack, place
+                min_slack, urgent = slack, index
         request, besides_s, _ = active[urgent]
         extra_s, ends_first = 0.0, candidate.steps_left < request.steps_left
         if self.interruptions:
@@ -231,9 +231,9 @@ class Slack(Discipline):
             ahead_s = 0.0
             for request_class in batch_classes[len(batch_classes) - joining :]:
                 ahead_s += request_class.before_s
-            # Who has fewest steps left ends first, and its decoding delays all that end later.
-            for place in sorted(range(len(batch)), key=lambda place: batch[place].steps_left):
-                besides[place] = ahead_s = ahead_s + batch_classes[place].after_s
+            # The request with the fewest steps left ends first, and its decoding delays all that end later.
+            for member in sorted(range(len(batch)), key=lambda member: batch[member].steps_left):
+                besides[member] = ahead_s = ahead_s + batch_classes[member].after_s
         return [
             (request, s, request_class.standalone_s)
             for request, s, request_class in zip(batch, besides, batch_classes, strict=True)

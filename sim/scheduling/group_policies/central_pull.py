@@ -9,7 +9,7 @@ from mezzotint.settings.ranges import Amount, Count
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
-from mezzotint.sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least
+from mezzotint.sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least_loaded
 
 
 @dataclass(slots=True)
@@ -58,8 +58,10 @@ class CentralPull(GroupPolicy):
     _is_tail: RequestColumn = field(init=False, repr=False)
     _queued: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     _by_risk: dict[float, list[tuple[float, int, Progress]]] = field(init=False, default_factory=dict, repr=False)
-    _free: dict[GroupQueue, None] = field(init=False, default_factory=dict, repr=False)
-    _held: dict[GroupQueue, list[Progress]] = field(init=False, default_factory=dict, repr=False)
+    _pulling: dict[GroupQueue, None] = field(init=False, default_factory=dict, repr=False)
+    """The groups whose last normal request is done."""
+    _gated: dict[GroupQueue, list[Progress]] = field(init=False, default_factory=dict, repr=False)
+    """The tails behind the gate of their group."""
 
     def __post_init__(self) -> None:
         if self.backfill and not self.gate:
@@ -68,7 +70,7 @@ class CentralPull(GroupPolicy):
     def bind(self, run: Run, view: StageView) -> None:
         self._view, self._groups = view, GroupQueues.of(view, self.degree)
         self._is_tail = run.add_column("tail", bool, default=False)
-        self._free = dict.fromkeys(self._groups.all)
+        self._pulling = dict.fromkeys(self._groups.all)
         self._by_risk = {beta: [] for beta in (self.beta, *(() if self.band is None else (self.band.beta,)))}
 
     def arrived(self, progress: Progress, now_s: float) -> None:
@@ -79,36 +81,36 @@ class CentralPull(GroupPolicy):
         if not is_tail:
             self._queued[progress] = None
             for beta, heap in self._by_risk.items():
-                # age + beta x estimate, without the present instant, which all share: the order never changes while
-                # they wait.
-                heappush(heap, (progress.request.arrival_s - beta * estimate_s, progress.number, progress))
+                # Age + beta x estimate, less the present instant, which is the same for all: the order never changes
+                # while they wait.
+                heappush(heap, (progress.request.arrival_s - beta * estimate_s, progress.submission_index, progress))
             return
         group = self._group_of_tail()
         self._groups.assign(progress, group)
         if self.gate:
-            self._held.setdefault(group, []).append(progress)
+            self._gated.setdefault(group, []).append(progress)
         else:
             self._groups.enqueue(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         group = self._groups.at_boundary(progress)
         if not progress.left and self.pulls == "finished" and not self._groups.requests[progress].is_tail:
-            self._free[group] = None
+            self._pulling[group] = None
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        assigned = self._groups.answered(progress)
+        assigned = self._groups.remove(progress)
         if self.pulls == "answered" and not assigned.is_tail and assigned.group is not None:
-            self._free[assigned.group] = None
+            self._pulling[assigned.group] = None
 
     def decide(self, now_s: float) -> Iterator[Launch]:
-        while self._queued and self._free:
+        while self._queued and self._pulling:
             # A group that runs a tail would have to wait for the end of a step.
-            group = min(self._free, key=lambda each: (each.running is not None, each.number))
-            del self._free[group]
+            group = min(self._pulling, key=lambda group: (group.running is not None, group.index))
+            del self._pulling[group]
             progress = self._riskiest()
             self._groups.assign(progress, group)
             self._groups.enqueue(progress)
-        if self._held and not self._queued:
+        if self._gated and not self._queued:
             self._release()
         return self._groups.launches()
 
@@ -126,16 +128,16 @@ class CentralPull(GroupPolicy):
 
     def _group_of_tail(self) -> GroupQueue:
         groups = self._groups.all
-        if self.tails == "pack" and any(each.assigned_tails for each in groups):
-            return max(groups, key=lambda each: (each.tail_s, -each.number))
+        if self.tails == "pack" and any(group.assigned_tails for group in groups):
+            return max(groups, key=lambda group: (group.tail_s, -group.index))
         if self.tails == "sink":
-            return max(groups, key=lambda each: (each.normal_s, -each.number))
-        return least(groups)
+            return max(groups, key=lambda group: (group.normal_s, -group.index))
+        return least_loaded(groups)
 
     def _release(self) -> None:
         """Open the gates of groups without a normal request, and with ``backfill`` hand tails to idle groups."""
-        for group in [each for each in self._held if each in self._free]:
-            first, *others = self._held.pop(group)
+        for group in [holder for holder in self._gated if holder in self._pulling]:
+            first, *others = self._gated.pop(group)
             starts = group.running is None and not group.tails
             # Queued tails run last in, first out: the last one queued is the one that starts
             # (test_tail_gate_is_replayed_exactly_on_its_own_seconds).
@@ -143,10 +145,10 @@ class CentralPull(GroupPolicy):
                 self._groups.enqueue(progress)
         if self.backfill:
             for group in self._groups.all:
-                if self._held and group in self._free and group.running is None and not group.tails:
-                    holder = min(self._held, key=lambda each: self._held[each][0].number)
-                    progress, *others = self._held.pop(holder)
+                if self._gated and group in self._pulling and group.running is None and not group.tails:
+                    holder = min(self._gated, key=lambda group: self._gated[group][0].submission_index)
+                    progress, *others = self._gated.pop(holder)
                     if others:
-                        self._held[holder] = others
+                        self._gated[holder] = others
                     self._groups.assign(progress, group)
                     self._groups.enqueue(progress)

@@ -17,12 +17,15 @@ Urgency = tuple[float, float, int]
 
 
 def urgency(progress: Progress) -> Urgency:
-    """Return the place of ``progress`` in the order of deadlines; the least is the most urgent."""
-    return progress.request.deadline_s, progress.request.arrival_s, progress.number
+    """Return the key of the order of deadlines; the least is the most urgent."""
+    return progress.request.deadline_s, progress.request.arrival_s, progress.submission_index
 
 
 def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
-    """Take ``degree`` GPUs from ``idle``: the lowest numbers, or if it ``stays`` the last ones if they are as many."""
+    """Take ``degree`` GPUs from ``idle``: its previous ones if it ``stays`` and can, else those of lowest number.
+
+    A request can stay if its previous GPUs are ``degree`` many and all idle.
+    """
     last = progress.group if stays else None
     if last is not None and len(last.gpus) == degree and all(gpu in idle for gpu in last.gpus):
         gpus = last.gpus
@@ -52,11 +55,12 @@ class EarliestDeadline(GroupPolicy):
     degrees: list[Count] = field(default_factory=list)
     steps: Count = 1
     one_gpu_stages: Literal["stay", "lowest"] = "stay"
+    follows_gpus: bool = field(init=False, default=True, repr=False)
     _view: StageView = field(init=False, repr=False)
     _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
     """The requests at a boundary, by urgency."""
-    _new: list[Progress] = field(init=False, default_factory=list, repr=False)
-    """The requests that came to a boundary since the last decision."""
+    _new_at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
+    """The requests that arrived or reached a boundary since the last decision."""
     _idle: int = field(init=False, default=0, repr=False)
     """GPUs left idle by the last decision."""
 
@@ -65,33 +69,33 @@ class EarliestDeadline(GroupPolicy):
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         insort(self._waiting, (urgency(progress), progress))
-        self._new.append(progress)
+        self._new_at_boundary.append(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         if progress.left:
             self.arrived(progress, now_s)
 
     def decide(self, now_s: float) -> list[Launch]:
-        left = self._view.claimed.count(0)
-        # Nobody came, and no more GPUs are idle than the last decision left: it would decide the same.
-        if not self._new and (not left or (left <= self._idle and not self._waiting)):
-            self._idle = left
+        free = self._view.claimed.count(0)
+        # Without new requests and newly idle GPUs, the decision would be the same as the last one.
+        if not self._new_at_boundary and (not free or (free <= self._idle and not self._waiting)):
+            self._idle = free
             return []
         idle = self._view.idle()
         chosen: dict[Progress, int] = {}
         for _, progress in self._waiting:
-            if not left:
+            if not free:
                 break
-            degree = self._degree(progress, left, now_s)
+            degree = self._degree(progress, free, now_s)
             if degree:
                 chosen[progress] = degree
-                left -= degree
-        if self.fit == "best" and left:
-            left = self._widen(chosen, left)
+                free -= degree
+        if self.fit == "best" and free:
+            free = self._widen(chosen, free)
         for progress in chosen:
             del self._waiting[bisect_left(self._waiting, (urgency(progress),))]
-        self._idle = left
-        self._new.clear()
+        self._idle = free
+        self._new_at_boundary.clear()
         launches = []
         for progress, degree in chosen.items():
             stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
@@ -102,36 +106,36 @@ class EarliestDeadline(GroupPolicy):
     def _allowed(self, progress: Progress, max_degree: float) -> Sequence[int]:
         degrees = self._view.degrees(progress)
         if self.degrees:
-            degrees = [each for each in degrees if each in self.degrees]
+            degrees = [degree for degree in degrees if degree in self.degrees]
         return degrees[: bisect_right(degrees, max_degree)]
 
-    def _degree(self, progress: Progress, left: int, now_s: float) -> int:
-        view, degrees = self._view, self._allowed(progress, left)
+    def _degree(self, progress: Progress, free: int, now_s: float) -> int:
+        view, degrees = self._view, self._allowed(progress, free)
         if self.fit == "best":
             for degree in degrees:
                 if now_s + view.remaining_s(progress, degree) <= progress.request.deadline_s:
                     return degree
         return min(degrees, key=lambda degree: view.remaining_s(progress, degree), default=0)
 
-    def _widen(self, chosen: dict[Progress, int], left: int) -> int:
-        """Widen the most urgent of ``chosen`` that gains, again and again; return the GPUs that stay idle."""
-        while left:
+    def _widen(self, chosen: dict[Progress, int], free: int) -> int:
+        """Widen the most urgent chosen request that gains, again and again; return how many GPUs stay free."""
+        while free:
             for progress, degree in chosen.items():
-                wider = self._wider(progress, degree, left)
+                wider = self._wider(progress, degree, free)
                 if wider:
                     chosen[progress] = wider
                     # From the most urgent again after each step
                     # (test_every_reference_table_is_equal_request_by_request).
-                    left -= wider - degree
+                    free -= wider - degree
                     break
             else:
                 break
-        return left
+        return free
 
-    def _wider(self, progress: Progress, degree: int, left: int) -> int:
-        """Return the next wider degree if ``left`` more GPUs allow it and it is faster, else 0."""
+    def _wider(self, progress: Progress, degree: int, free: int) -> int:
+        """Return the next wider degree if ``free`` more GPUs allow it and it is faster, else 0."""
         view = self._view
-        wider = next((each for each in self._allowed(progress, degree + left) if each > degree), 0)
+        wider = next((allowed for allowed in self._allowed(progress, degree + free) if allowed > degree), 0)
         return wider if wider and view.remaining_s(progress, wider) < view.remaining_s(progress, degree) else 0
 
     def first_waiting(self) -> Rank:
@@ -142,7 +146,7 @@ class EarliestDeadline(GroupPolicy):
         rank: Rank = urgency(progress)
         if self.fit == "best" and degree > 1:
             if not self._waiting:
-                # It is as wide as idle GPUs allow. Whoever waits may be what keeps them from being idle.
+                # It is as wide as idle GPUs allow, and a waiting request may be what keeps more from being idle.
                 rank = NOBODY
                 if not self._is_faster_when_wider(progress, degree):
                     return NEVER
@@ -150,7 +154,7 @@ class EarliestDeadline(GroupPolicy):
                 return NEVER  # the next decision may widen it again
             else:
                 steps = self._steps_until_narrower(progress, degree, begin_s)
-        wider = next((each for each in self._allowed(progress, inf) if each > degree), 0)
+        wider = next((allowed for allowed in self._allowed(progress, inf) if allowed > degree), 0)
         gains = wider and self._view.remaining_s(progress, wider) < self._view.remaining_s(progress, degree)
         return Stand(steps, rank, wider - degree - 1 if gains else inf)
 
@@ -172,5 +176,5 @@ class EarliestDeadline(GroupPolicy):
 
     def _is_faster_when_wider(self, progress: Progress, degree: int) -> bool:
         """True if each degree up to ``degree`` is faster than the one below, so that idle GPUs lead to the same one."""
-        step_s = [self._view.cost(progress, each).step_s for each in self._allowed(progress, degree)]
+        step_s = [self._view.cost(progress, allowed).step_s for allowed in self._allowed(progress, degree)]
         return all(wider < narrower for narrower, wider in pairwise(step_s))

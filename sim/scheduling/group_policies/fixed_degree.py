@@ -25,18 +25,19 @@ class FixedDegree(GroupPolicy):
 
     degree: Count = 1
     degree_by_size: dict[str, Count] = field(default_factory=dict)
+    follows_gpus: bool = field(init=False, default=True, repr=False)
     _queue: deque[Progress] = field(init=False, default_factory=deque, repr=False)
-    _between: list[Progress] = field(init=False, default_factory=list, repr=False)
-    """Requests between two stages."""
-    _held: dict[Progress, tuple[int, ...]] = field(init=False, default_factory=dict, repr=False)
+    _between_stages: list[Progress] = field(init=False, default_factory=list, repr=False)
+    _gpus_of: dict[Progress, tuple[int, ...]] = field(init=False, default_factory=dict, repr=False)
     _free: list[int] = field(init=False, repr=False)
-    """GPUs that no request holds, the longest idle first."""
+    """GPUs that no request holds, the longest idle first; those that are away among them."""
+    _view: StageView = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
-        gpus = len(view.claimed)
+        self._view, gpus = view, len(view.claimed)
         self._free = list(range(gpus))
         stated = {"degree": self.degree, **{f"degree_by_size.{size}": n for size, n in self.degree_by_size.items()}}
-        key, widest = max(stated.items(), key=lambda each: each[1])
+        key, widest = max(stated.items(), key=lambda item: item[1])
         if widest > gpus:
             raise ConfigError(f"group_policy.{key}: found {widest}, and the cluster has {gpus} GPUs; lower it")
 
@@ -45,23 +46,32 @@ class FixedDegree(GroupPolicy):
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         if progress.left:
-            self._between.append(progress)
+            self._between_stages.append(progress)
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        self._free += self._held.pop(progress)
+        self._free += self._gpus_of.pop(progress)
 
     def decide(self, now_s: float) -> list[Launch]:
-        ready, queue = self._between, self._queue
-        self._between = []
+        ready, queue, claimed = [], self._queue, self._view.claimed
+        for progress in self._between_stages:
+            if any(claimed[gpu] for gpu in self._gpus_of[progress]):  # one of its GPUs is away
+                self._free += self._gpus_of.pop(progress)
+                queue.appendleft(progress)
+            else:
+                ready.append(progress)
+        self._between_stages.clear()
+        # A GPU that is away is idle from its return on, so it goes last.
+        self._free.sort(key=lambda gpu: claimed[gpu] > 0)
+        free = self._free[: sum(not claimed[gpu] for gpu in self._free)]
         while queue:
             degree = self.degree_by_size.get(size_of(queue[0].request), self.degree)
-            if degree > len(self._free):
+            if degree > len(free):
                 break
             progress = queue.popleft()
-            self._held[progress], self._free = tuple(self._free[:degree]), self._free[degree:]
+            self._gpus_of[progress], free, self._free = tuple(free[:degree]), free[degree:], self._free[degree:]
             ready.append(progress)
         launches = []
         for progress in ready:
-            gpus, max_degree = self._held[progress], progress.stage.max_degree
+            gpus, max_degree = self._gpus_of[progress], progress.stage.max_degree
             launches.append(Launch(progress, gpus[:max_degree] if max_degree else gpus, progress.left))
         return launches

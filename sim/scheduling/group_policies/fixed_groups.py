@@ -86,7 +86,7 @@ class FixedGroups(GroupPolicy):
     _lanes: list[Lane] = field(init=False, repr=False)
     _lane_of: dict[Progress, Lane] = field(init=False, default_factory=dict, repr=False)
     _turns: dict[str, int] = field(init=False, default_factory=dict, repr=False)
-    _of_size: dict[str, list[Lane]] = field(init=False, default_factory=dict, repr=False)
+    _lanes_of_size: dict[str, list[Lane]] = field(init=False, default_factory=dict, repr=False)
     _changed: list[Lane] = field(init=False, default_factory=list, repr=False)
     _last_arrival_s: float = field(init=False, default=-inf, repr=False)
     _busy_until_s: float = field(init=False, default=-inf, repr=False)
@@ -96,10 +96,10 @@ class FixedGroups(GroupPolicy):
         groups = self._groups(len(view.claimed))
         self._lanes = [Lane(gpus) for gpus in groups]
         for lane in self._lanes:
-            lane.rivals = [each for each in self._lanes if each is not lane and set(each.gpus) & set(lane.gpus)]
+            lane.rivals = [other for other in self._lanes if other is not lane and set(other.gpus) & set(lane.gpus)]
         for size, degree in self.degree_by_size.items():
-            self._of_size[size] = [lane for lane in self._lanes if len(lane.gpus) == degree]
-            if not self._of_size[size]:
+            self._lanes_of_size[size] = [lane for lane in self._lanes if len(lane.gpus) == degree]
+            if not self._lanes_of_size[size]:
                 degrees = ", ".join(map(str, sorted({len(gpus) for gpus in groups})))
                 raise ConfigError(
                     f"group_policy.degree_by_size: found {degree} for {size}, and no group has {degree} GPUs (degrees "
@@ -109,8 +109,8 @@ class FixedGroups(GroupPolicy):
     def _groups(self, gpus: int) -> list[tuple[int, ...]]:
         """Return the GPUs of each group. Raises ConfigError if they are not the cluster's."""
         if isinstance(self.groups, str):
-            found = re.fullmatch(r"(\d*)x([1-9]\d*)", self.groups)
-            count, degree = (int(found[1] or gpus // int(found[2])), int(found[2])) if found else (0, 0)
+            match = re.fullmatch(r"(\d*)x([1-9]\d*)", self.groups)
+            count, degree = (int(match[1] or gpus // int(match[2])), int(match[2])) if match else (0, 0)
             if count * degree != gpus:
                 raise ConfigError(
                     f"group_policy.groups: found {self.groups!r} on {gpus} GPUs; expected COUNTxDEGREE with product "
@@ -128,7 +128,7 @@ class FixedGroups(GroupPolicy):
         return [tuple(group) for group in self.groups]
 
     def arrived(self, progress: Progress, now_s: float) -> None:
-        lane = self._assigned(progress, now_s)
+        lane = self._assign(progress, now_s)
         self._last_arrival_s = now_s
         self._lane_of[progress] = lane
         owner = lane.owner
@@ -142,7 +142,7 @@ class FixedGroups(GroupPolicy):
         if not progress.left:
             return
         lane = self._lane_of[progress]
-        # Without the number: of ties the request that ran last goes on.
+        # Without the submission index: of ties the request that ran last goes on.
         if self.order == "srtf" and lane.queue and lane.queue[0][0][:2] < self._rank(progress, lane)[:2]:
             self._push(lane, progress)
             lane.owner = None
@@ -150,13 +150,13 @@ class FixedGroups(GroupPolicy):
 
     def restarted(self, progress: Progress, now_s: float) -> None:
         lane = self._lane_of[progress]
-        queued = [each for _, each in lane.queue]
+        queued = [waiting for _, waiting in lane.queue]
         if progress in queued:
             # What is left of it grew, so its rank and the backlog are computed anew.
             lane.queue.clear()
             lane.queued_s = 0.0
-            for each in queued:
-                self._push(lane, each)
+            for waiting in queued:
+                self._push(lane, waiting)
 
     def ended(self, progress: Progress, now_s: float) -> None:
         lane = self._lane_of.pop(progress)
@@ -202,16 +202,16 @@ class FixedGroups(GroupPolicy):
 
     def _rank(self, progress: Progress, lane: Lane) -> Rank:
         if self.order == "fifo":
-            return 0.0, 0.0, progress.number
+            return 0.0, 0.0, progress.submission_index
         if self.order == "priority":
             priority = self.priority_by_size.get(size_of(progress.request), 0.0)
-            return -priority, progress.request.deadline_s, progress.number
-        return self._view.remaining_s(progress, len(lane.gpus)), 0.0, progress.number
+            return -priority, progress.request.deadline_s, progress.submission_index
+        return self._view.remaining_s(progress, len(lane.gpus)), 0.0, progress.submission_index
 
-    def _assigned(self, progress: Progress, now_s: float) -> Lane:
-        """Return the group of a new request."""
+    def _assign(self, progress: Progress, now_s: float) -> Lane:
+        """Choose the group of a new request."""
         size = size_of(progress.request) if self.degree_by_size else ""
-        lanes: Sequence[Lane] = self._of_size.get(size, ()) if size else self._lanes
+        lanes: Sequence[Lane] = self._lanes_of_size.get(size, ()) if size else self._lanes
         if not lanes:
             raise ConfigError(
                 f"group_policy.degree_by_size: found no degree for {size}, the size of the request in row "

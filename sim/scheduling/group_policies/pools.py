@@ -109,7 +109,7 @@ class Pools(GroupPolicy):
         except KeyError:
             raise ConfigError(
                 f"group_policy.pools: found none for {component}, which the plan of a request names; add it (executor."
-                "stages=apart makes stages of text-encoder, denoiser and vae)"
+                "stages=disaggregated makes stages of text-encoder, denoiser and vae)"
             ) from None
 
     def arrived(self, progress: Progress, now_s: float) -> None:

@@ -31,25 +31,38 @@ class Candidate(NamedTuple):
     group: Group
 
 
-class Alike(NamedTuple):
-    """Key of requests that differ in their deadlines alone; ``costs`` by degree."""
+class CostClass(NamedTuple):
+    """Key of requests that differ in their deadlines alone.
+
+    Attributes:
+        order: minus their priority.
+        costs: by degree, as of `PreemptClass._costs`.
+    """
 
     order: float
     is_preemptible: bool
     costs: tuple[tuple[int, tuple[float, float]], ...]
 
 
-class Others(NamedTuple):
-    """The requests that wait at a decision.
+class WaitingWorth(NamedTuple):
+    """The greatest worth of the requests that wait at a decision.
 
     Attributes:
-        new: the greatest worth of a request that never ran, by degree.
-        stopped: the greatest worth of another request, by the GPUs of its last launch; filled where it is asked for.
+        new: of those that never ran, by degree.
+        stopped: of the others, by the mask of the GPUs of their last launch; filled on demand.
     """
 
     now_s: float
     new: dict[int, float]
     stopped: dict[int, float]
+
+
+class Decision(NamedTuple):
+    """What a decision left: the idle GPUs, whether there was pressure, and when a pause becomes too long."""
+
+    idle: int
+    is_pressed: bool
+    due_s: float
 
 
 class Selection(NamedTuple):
@@ -72,16 +85,16 @@ class PreemptClass(GroupPolicy):
     """Pack requests at a boundary into aligned groups by worth; a preemptible class gives way to an urgent one.
 
     There is pressure while an urgent request has steps left or too many of them were late. Under pressure a
-    preemptible request at a boundary is put aside (``give_way=pause``), or confined to few GPUs (``demote``) and put
-    aside only if no group is left for it. One that was put aside for ``starved_s`` takes any idle GPU first.
+    preemptible request at a boundary is paused (``give_way=pause``), or confined to few GPUs (``demote``) and paused
+    only if no group is left for it. A request that was paused for ``starved_s`` takes any idle GPU first.
 
     The others take groups so that no GPU is taken twice and the sum of their worth is greatest. A group on which a
     request saves time is worth more, one on which it misses its deadline less; both count in standalone latencies. A
     request that changes its group claims both groups until the next boundary.
 
-    The rule decides at every step. A decision stands until a faster group falls idle, one aside is due, or others may
-    be worth more on the GPUs. While a request runs, its worth on its group never falls; that of those that wait never
-    rises.
+    The rule decides at every step. A decision stands until a faster group falls idle, a pause becomes too long, or
+    waiting requests may be worth more on the GPUs. While a request runs, its worth on its group never falls; the worth
+    of waiting requests never rises.
 
     With ``give_way=pause`` requests can be lost: once urgent requests were late, only more of them lower the debt, and
     without further events nothing decides again. Such requests end as failed.
@@ -92,8 +105,8 @@ class PreemptClass(GroupPolicy):
         degrees: parallel degrees of the groups; empty takes all that the profile has.
         demoted_degrees: degrees of a preemptible request under pressure with ``demote``, the first preferred.
         late_share: share of the urgent requests that may be late before the pressure stays.
-        starved_s: seconds aside after which a preemptible request takes an idle GPU first.
-        max_aside_s: seconds aside after which it is no longer put aside.
+        starved_s: seconds of a pause after which a preemptible request takes an idle GPU first.
+        max_aside_s: seconds of a pause after which it runs under pressure, too.
         move_s: estimated seconds of a move to another group.
         candidates: groups considered for a request, the best ones.
         priority_by_size: WIDTHxHEIGHT -> priority, of which the highest comes first; 0 for others.
@@ -124,13 +137,13 @@ class PreemptClass(GroupPolicy):
     _order: dict[Progress, tuple[float, float, int]] = field(init=False, default_factory=dict, repr=False)
     _standalone_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     _preemptible: set[Progress] = field(init=False, default_factory=set, repr=False)
-    _aside_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
-    _aside: list[tuple[float, int, Progress]] = field(init=False, default_factory=list, repr=False)
-    """Heap of those in ``_aside_since_s``, the first put aside first; some of them were launched since."""
-    _not_aside: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
-    """The preemptible requests at a boundary that were not put aside, with ``demote`` only those that never ran."""
-    _alike: dict[Progress, Alike] = field(init=False, default_factory=dict, repr=False)
-    _new: dict[Alike, list[tuple[tuple[float, float, int], Progress]]] = field(
+    _paused_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
+    _paused: list[tuple[float, int, Progress]] = field(init=False, default_factory=list, repr=False)
+    """Heap of the requests in ``_paused_since_s``, the longest pause first; some were launched since."""
+    _pausable: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    """The preemptible requests at a boundary that are not paused; with ``demote`` only those that never ran."""
+    _cost_class: dict[Progress, CostClass] = field(init=False, default_factory=dict, repr=False)
+    _new: dict[CostClass, list[tuple[tuple[float, float, int], Progress]]] = field(
         init=False, default_factory=dict, repr=False
     )
     _stopped: dict[int, dict[Progress, None]] = field(init=False, default_factory=dict, repr=False)
@@ -139,25 +152,25 @@ class PreemptClass(GroupPolicy):
     _known_costs: dict[Progress, tuple[tuple[int, int], dict[int, tuple[float, float]]]] = field(
         init=False, default_factory=dict, repr=False
     )
-    _held: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
-    _lateness: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
-    """Of each request that runs, the factor by which being late divides its worth, at all boundaries of its launch."""
-    _others: Others | None = field(init=False, default=None, repr=False)
-    """What waits since the last event; None where it is not known yet."""
-    _came: list[Progress] = field(init=False, default_factory=list, repr=False)
-    """The requests that came to a boundary since the last decision."""
-    _state: tuple[int, bool, float] = field(init=False, default=(0, False, inf), repr=False)
-    """The GPUs that the last decision left idle, whether there was pressure, and when one aside is due."""
+    _former_groups: dict[Progress, int] = field(init=False, default_factory=dict, repr=False)
+    """By request that moved: mask of the GPUs of its former group, claimed until its next boundary."""
+    _late_divisor: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
+    """By running request: what divides its worth for being late, at all boundaries of its launch."""
+    _waiting_worth: WaitingWorth | None = field(init=False, default=None, repr=False)
+    """As of the last event; None until it is asked for."""
+    _new_at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
+    """The requests that arrived or reached a boundary since the last decision."""
+    _last_decision: Decision = field(init=False, default=Decision(0, False, inf), repr=False)
     _is_predictable: bool = field(init=False, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
         self._view, self._clock = view, run.clock
-        self._eligible = lru_cache(MAX_SEARCHES)(self._find)
+        self._eligible = lru_cache(MAX_SEARCHES)(self._find_groups)
         self._is_predictable = view.estimates_are_exact and self.starved_s > 0.0
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
         gpus = len(view.claimed)
         self._groups = {
-            degree: [self._group(each) for each in align_groups(gpus // degree, degree)]
+            degree: [self._group(members) for members in align_groups(gpus // degree, degree)]
             for degree in sorted(degrees)
             if degree <= gpus
         }
@@ -171,73 +184,74 @@ class PreemptClass(GroupPolicy):
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         size = size_of(progress.request)
-        order = -self.priority_by_size.get(size, 0.0), progress.request.deadline_s, progress.number
+        order = -self.priority_by_size.get(size, 0.0), progress.request.deadline_s, progress.submission_index
         self._order[progress] = order
         self._standalone_s[progress] = self._view.remaining_s(progress, 1)
         self._urgent += size in self.urgent_sizes
         if size in self.preemptible_sizes:
             self._preemptible.add(progress)
-            self._not_aside[progress] = None
-        alike = self._alike[progress] = Alike(
+            self._pausable[progress] = None
+        cost_class = self._cost_class[progress] = CostClass(
             order[0], progress in self._preemptible, tuple(self._costs(progress).items())
         )
-        insort(self._new.setdefault(alike, []), (order, progress))
-        self._came.append(progress)
-        self._others = None
+        insort(self._new.setdefault(cost_class, []), (order, progress))
+        self._new_at_boundary.append(progress)
+        self._waiting_worth = None
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
-        self._held.pop(progress, None)
-        self._lateness.pop(progress, None)
-        self._others = None
+        self._former_groups.pop(progress, None)
+        self._late_divisor.pop(progress, None)
+        self._waiting_worth = None
         if progress.left:
             self._stopped.setdefault(self._last(progress).mask, {})[progress] = None
-            self._came.append(progress)
+            self._new_at_boundary.append(progress)
             if self.give_way == "pause" and progress in self._preemptible:
-                self._not_aside[progress] = None
+                self._pausable[progress] = None
         else:  # the decision at its last boundary sees neither the request nor, before ``ended``, its debt
             self._urgent -= size_of(progress.request) in self.urgent_sizes
 
     def _last(self, progress: Progress) -> Group:
-        """Return the group of the last launch of ``progress``."""
+        """Return the group of the request's last launch."""
         assert progress.group is not None
         return self._group(progress.group.gpus)
 
-    def _leave(self, last: int, progress: Progress) -> None:
-        """Take ``progress`` from the requests at a boundary whose last GPUs are ``last``."""
+    def _remove_stopped(self, last: int, progress: Progress) -> None:
+        """Remove a request from ``_stopped``, whose last GPUs have the mask ``last``."""
         del self._stopped[last][progress]
         if not self._stopped[last]:
             del self._stopped[last]
 
     def restarted(self, progress: Progress, now_s: float) -> None:
         last = next(mask for mask, stopped in self._stopped.items() if progress in stopped)
-        self._leave(last, progress)
-        self._came.append(progress)
-        self._others = None
-        insort(self._new.setdefault(self._alike[progress], []), (self._order[progress], progress))
+        self._remove_stopped(last, progress)
+        self._new_at_boundary.append(progress)
+        self._waiting_worth = None
+        insort(self._new.setdefault(self._cost_class[progress], []), (self._order[progress], progress))
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._alike[progress]
+        del self._order[progress], self._standalone_s[progress], self._known_costs[progress], self._cost_class[progress]
         self._preemptible.discard(progress)
         if size_of(progress.request) in self.urgent_sizes:
             self._debt = max(0.0, self._debt + (now_s > progress.request.deadline_s) - self.late_share)
 
     def decide(self, now_s: float) -> list[Launch]:
-        self._others = None
+        self._waiting_worth = None
         idle, is_pressed = self._idle(), self._urgent > 0 or self._debt > 0.0
-        if not (idle or self._came or (is_pressed and self._not_aside)) and is_pressed == self._state[1]:
+        is_same_pressure = is_pressed == self._last_decision.is_pressed
+        if is_same_pressure and not (idle or self._new_at_boundary or (is_pressed and self._pausable)):
             return []
-        launches, idle = self._starved(idle, now_s)
+        launches, idle = self._launch_starved(idle, now_s)
         if is_pressed:
-            self._put_aside(idle, now_s)
+            self._pause(idle, now_s)
         if idle and (self._new or self._stopped):
-            chosen = self._chosen(idle, is_pressed, now_s)
+            chosen = self._choose(idle, is_pressed, now_s)
             for _, candidate in chosen:
                 idle &= ~candidate.claims
             launches += [self._launch(progress, candidate) for progress, candidate in chosen]
-        self._look(launches, idle, is_pressed)
+        self._recheck_earlier(launches, idle, is_pressed)
         return launches
 
-    def _chosen(self, idle: int, is_pressed: bool, now_s: float) -> tuple[tuple[Progress, Candidate], ...]:
+    def _choose(self, idle: int, is_pressed: bool, now_s: float) -> tuple[tuple[Progress, Candidate], ...]:
         """Return the requests that run next, each with its candidate, by priority and deadline."""
         offers = self._offers_of_new(idle, is_pressed, now_s)
         for mask, stopped in self._stopped.items():
@@ -245,7 +259,7 @@ class PreemptClass(GroupPolicy):
                 continue  # any group claims the last one, too
             for progress in stopped:
                 gives_way = is_pressed and progress in self._preemptible
-                if not (gives_way and self._is_put_aside(progress, now_s)):
+                if not (gives_way and self._is_paused(progress, now_s)):
                     last = self._last(progress)
                     groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
                     offers.append((progress, self._candidates(progress, last, groups, now_s)))
@@ -257,118 +271,119 @@ class PreemptClass(GroupPolicy):
     def _launch(self, progress: Progress, candidate: Candidate) -> Launch:
         group, extra = candidate.group, candidate.claims & ~candidate.group.mask
         if extra:
-            self._held[progress] = extra
-        self._aside_since_s.pop(progress, None)
-        self._not_aside.pop(progress, None)
+            self._former_groups[progress] = extra
+        self._paused_since_s.pop(progress, None)
+        self._pausable.pop(progress, None)
         if progress.group is not None:
-            self._leave(self._last(progress).mask, progress)
+            self._remove_stopped(self._last(progress).mask, progress)
         else:
-            new = self._new[self._alike[progress]]
+            new = self._new[self._cost_class[progress]]
             del new[bisect_left(new, (self._order[progress],))]
             if not new:
-                del self._new[self._alike[progress]]
+                del self._new[self._cost_class[progress]]
         return Launch(progress, group.gpus)
 
-    def _is_put_aside(self, progress: Progress, now_s: float) -> bool:
+    def _is_paused(self, progress: Progress, now_s: float) -> bool:
         """Return True if a preemptible request under pressure may not run at all."""
-        return self.give_way == "pause" and now_s - self._aside_since_s[progress] < self.max_aside_s
+        return self.give_way == "pause" and now_s - self._paused_since_s[progress] < self.max_aside_s
 
-    def _put_aside(self, idle: int, now_s: float) -> None:
-        """Begin the pause of preemptible requests under pressure; with ``demote`` only of those without any group."""
-        if self._not_aside and not (self.give_way == "demote" and self._eligible(None, idle, True)):
-            for progress in self._not_aside:
-                self._aside_since_s[progress] = now_s
-                heappush(self._aside, (now_s, progress.number, progress))
-            self._not_aside.clear()
+    def _pause(self, idle: int, now_s: float) -> None:
+        """Pause the preemptible requests at a boundary; with ``demote`` only if no group is left for them."""
+        if self._pausable and not (self.give_way == "demote" and self._eligible(None, idle, True)):
+            for progress in self._pausable:
+                self._paused_since_s[progress] = now_s
+                heappush(self._paused, (now_s, progress.submission_index, progress))
+            self._pausable.clear()
 
     def _offers_of_new(self, idle: int, is_pressed: bool, now_s: float) -> list[tuple[Progress, list[Candidate]]]:
-        """Return candidates of the requests that never ran; of many alike, only of those that can be chosen.
+        """Return candidates of the requests that never ran; of a cost class, only of those that can be chosen.
 
-        Among requests of the same costs and priority, a later deadline is never worth less. So from the latest on, the
-        first that is worth less than as many others as there are idle GPUs ends the search. The earliest ones stay for
-        the order of ties.
+        Within a cost class, a later deadline is never worth less. So the search starts at the latest deadline, and ends
+        at a request that is worth less than as many others as there are idle GPUs. The earliest requests stay for the
+        order of ties.
         """
         offers: list[tuple[Progress, list[Candidate]]] = []
-        count = idle.bit_count()
-        for alike, new in self._new.items():
-            gives_way = is_pressed and alike.is_preemptible
+        gpus = idle.bit_count()
+        for cost_class, new in self._new.items():
+            gives_way = is_pressed and cost_class.is_preemptible
             groups = self._eligible(None, idle, gives_way and self.give_way == "demote")
             ready = new
             if gives_way and self.give_way == "pause":
-                ready = [each for each in new if not self._is_put_aside(each[1], now_s)]
+                ready = [(order, progress) for order, progress in new if not self._is_paused(progress, now_s)]
             best: list[list[Candidate]] = []
-            for at in range(len(ready) - 1, count - 1, -1):
-                progress = ready[at][1]
+            for index in range(len(ready) - 1, gpus - 1, -1):
+                progress = ready[index][1]
                 candidates = self._candidates(progress, None, groups, now_s)
-                if len(best) >= count and not _rivals(candidates, best[-count]):
+                if len(best) >= gpus and not _can_rival(candidates, best[-gpus]):
                     break
                 best.append(candidates)
                 offers.append((progress, candidates))
-            offers += [(each, self._candidates(each, None, groups, now_s)) for _, each in ready[:count]]
+            offers += [(progress, self._candidates(progress, None, groups, now_s)) for _, progress in ready[:gpus]]
         return offers
 
     def _idle(self) -> int:
         idle = 0
-        for gpu, count in enumerate(self._view.claimed):
-            if not count:
+        for gpu, claims in enumerate(self._view.claimed):
+            if not claims:
                 idle |= 1 << gpu
-        for held in self._held.values():
-            idle &= ~held
+        for former_group in self._former_groups.values():
+            idle &= ~former_group
         return idle
 
-    def _starved(self, idle: int, now_s: float) -> tuple[list[Launch], int]:
-        """Return launches of the requests that were aside for too long, each on one idle GPU, and what stays idle."""
+    def _launch_starved(self, idle: int, now_s: float) -> tuple[list[Launch], int]:
+        """Launch the requests that were paused for too long on one idle GPU each; return the launches and idle GPUs."""
         launches: list[Launch] = []
-        while idle and now_s - self._aside_s() >= self.starved_s:
-            progress = heappop(self._aside)[-1]
+        while idle and now_s - self._first_pause_s() >= self.starved_s:
+            progress = heappop(self._paused)[-1]
             group = self._group(((idle & -idle).bit_length() - 1,))
             idle &= ~group.mask
             launches.append(self._launch(progress, Candidate(0.0, group.mask, group)))
         return launches, idle
 
-    def _aside_s(self) -> float:
-        """Return since when the first of the requests aside is aside; infinity if there is none."""
-        aside = self._aside
-        while aside and self._aside_since_s.get(aside[0][-1]) != aside[0][0]:
-            heappop(aside)
-        return aside[0][0] if aside else inf
+    def _first_pause_s(self) -> float:
+        """Return when the longest pause began; infinity if no request is paused."""
+        heap = self._paused
+        while heap and self._paused_since_s.get(heap[0][-1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else inf
 
-    def _look(self, launches: Sequence[Launch], idle: int, is_pressed: bool) -> None:
-        """Have the decisions on earlier launches asked for anew if they may be others after this one."""
-        came, self._came = self._came, []
-        due_s = self._aside_s() + min(self.starved_s, self.max_aside_s)
-        before, self._state = self._state, (idle, is_pressed, due_s)
-        # GPUs that became idle, another pressure, or a request left waiting: else they stay as they are.
-        if idle & ~before[0] or before[1:] != self._state[1:] or not {each.progress for each in launches} >= set(came):
+    def _recheck_earlier(self, launches: Sequence[Launch], idle: int, is_pressed: bool) -> None:
+        """Ask for new decisions on earlier launches if this decision may change them."""
+        new, self._new_at_boundary = self._new_at_boundary, []
+        due_s = self._first_pause_s() + min(self.starved_s, self.max_aside_s)
+        before, self._last_decision = self._last_decision, Decision(idle, is_pressed, due_s)
+        # Without newly idle GPUs, another pressure or a request left waiting, earlier decisions stay.
+        is_changed = before.is_pressed != is_pressed or before.due_s != due_s
+        if idle & ~before.idle or is_changed or not {launch.progress for launch in launches} >= set(new):
             self._view.ask_again()
 
     def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
         # A request that changed its group claims the old one too, until the next boundary.
-        if not self._is_predictable or progress in self._held:
+        if not self._is_predictable or progress in self._former_groups:
             return NEVER
-        if progress not in self._lateness:
+        if progress not in self._late_divisor:
             seconds, _ = self._costs(progress)[len(gpus)]
             late_s = max(0.0, begin_s + seconds - progress.request.deadline_s)
-            self._lateness[progress] = 1.0 + late_s / self._standalone_s[progress]
+            self._late_divisor[progress] = 1.0 + late_s / self._standalone_s[progress]
         if not self._stays(progress, self._group(gpus)):
             return NEVER
-        # Up to the boundary at which one that is aside is due, and takes a GPU; sums of seconds round.
-        return Stand(progress.left, until_s=self._state[2] - ROUNDING)
+        # Until the boundary at which a paused request is due and takes a GPU; sums of seconds round.
+        return Stand(progress.left, until_s=self._last_decision.due_s - ROUNDING)
 
-    def _waiting(self) -> Others:
-        """Return what the requests that wait are worth now; later they are not worth more."""
-        if self._others is None:
-            now_s, is_pressed = self._clock.now, self._state[1]
-            are_out = is_pressed and self.give_way == "pause"
-            new: dict[int, float] = {}
-            for alike, requests in self._new.items():
-                if not (are_out and alike.is_preemptible):
-                    for degree, worth in self._worth(requests[-1][1], now_s):
-                        new[degree] = max(new.get(degree, 0.0), worth)
-            self._others = Others(now_s, new, {})
-        return self._others
+    def _worth_of_waiting(self) -> WaitingWorth:
+        """Return the greatest worth of waiting requests now; later they are not worth more."""
+        if self._waiting_worth is None:
+            now_s, is_pressed = self._clock.now, self._last_decision.is_pressed
+            excludes_preemptible = is_pressed and self.give_way == "pause"
+            new_worth: dict[int, float] = {}
+            for cost_class, members in self._new.items():
+                if not (excludes_preemptible and cost_class.is_preemptible):
+                    for degree, worth in self._worth_by_degree(members[-1][1], now_s):
+                        new_worth[degree] = max(new_worth.get(degree, 0.0), worth)
+            self._waiting_worth = WaitingWorth(now_s, new_worth, {})
+        return self._waiting_worth
 
-    def _worth(self, progress: Progress, now_s: float) -> list[tuple[int, float]]:
+    def _worth_by_degree(self, progress: Progress, now_s: float) -> list[tuple[int, float]]:
         """Return the worth of ``progress`` on a group of each degree, with no move."""
         standalone_s, early_s = self._standalone_s[progress], progress.request.deadline_s - now_s
         return [
@@ -376,63 +391,63 @@ class PreemptClass(GroupPolicy):
             for degree, (seconds, gain) in self._costs(progress).items()
         ]
 
-    def _most(self, others: Others, free: int) -> float:
-        """Return what no selection of ``others`` on the GPUs ``free`` is worth more than.
+    def _worth_bound(self, waiting: WaitingWorth, free: int) -> float:
+        """Return an upper bound of the total worth of waiting requests on the GPUs of the mask ``free``.
 
-        Those that never ran all have the same candidates, and the others claim their last GPUs. Candidates with the
+        Requests that never ran all have the same candidates, and the others claim their last GPUs. Candidates with the
         same first GPU exclude each other.
         """
-        by_gpu: dict[int, float] = {}
-        if others.new:
+        worth_by_first_gpu: dict[int, float] = {}
+        if waiting.new:
             for group in self._eligible(None, free, False):
-                # The lowest bit, its first GPU: of groups that share it only one can run, so the sum over first GPUs is
-                # a bound.
+                # The lowest bit is its first GPU. Of the groups that share it only one can run, so the sum over first
+                # GPUs is a bound.
                 first = group.mask & -group.mask
-                by_gpu[first] = max(by_gpu.get(first, 0.0), others.new.get(group.degree, 0.0))
+                worth_by_first_gpu[first] = max(worth_by_first_gpu.get(first, 0.0), waiting.new.get(group.degree, 0.0))
         for last, stopped in self._stopped.items():
             if last & ~free:
                 continue
-            worth = others.stopped.get(last)
+            worth = waiting.stopped.get(last)
             if worth is None:
-                worth = others.stopped[last] = self._most_of(stopped, others.now_s)
+                worth = waiting.stopped[last] = self._max_worth(stopped, waiting.now_s)
             first = last & -last
-            by_gpu[first] = max(by_gpu.get(first, 0.0), worth)
-        return sum(by_gpu.values())
+            worth_by_first_gpu[first] = max(worth_by_first_gpu.get(first, 0.0), worth)
+        return sum(worth_by_first_gpu.values())
 
-    def _most_of(self, stopped: Iterable[Progress], now_s: float) -> float:
+    def _max_worth(self, stopped: Iterable[Progress], now_s: float) -> float:
         """Return the greatest worth of a request of ``stopped``."""
-        are_out = self._state[1] and self.give_way == "pause"
+        excludes_preemptible = self._last_decision.is_pressed and self.give_way == "pause"
         return max(
             (
                 worth
                 for progress in stopped
-                if not (are_out and progress in self._preemptible)
-                for _, worth in self._worth(progress, now_s)
+                if not (excludes_preemptible and progress in self._preemptible)
+                for _, worth in self._worth_by_degree(progress, now_s)
             ),
             default=0.0,
         )
 
     def _stays(self, progress: Progress, group: Group) -> bool:
         """Return True if ``progress`` would stay on ``group`` at each of its boundaries if nothing else happens."""
-        idle, is_pressed, _ = self._state
+        idle, is_pressed, _ = self._last_decision
         costs = self._costs(progress)
         gives_way = is_pressed and progress in self._preemptible
         if gives_way and self.give_way == "pause":
             return False
         seconds = costs[group.degree][0]
-        for each in self._eligible(group, idle | group.mask, gives_way):
-            other_s = costs[each.degree][0] if each.degree in costs else inf
-            # Between groups that are as fast, what others are offered decides.
-            if other_s < seconds or (other_s == seconds and each is not group and (self._new or self._stopped)):
+        for other in self._eligible(group, idle | group.mask, gives_way):
+            other_s = costs[other.degree][0] if other.degree in costs else inf
+            # Between groups that are equally fast, the candidates of waiting requests decide.
+            if other_s < seconds or (other_s == seconds and other is not group and (self._new or self._stopped)):
                 return False
         saved = 1.0 - self._view.remaining_s(progress, group.degree) / self._standalone_s[progress]
-        # By more than rounding: of what is worth as much, the tie decides, and that needs a decision.
-        worth = (1.0 + max(0.0, saved)) / self._lateness[progress]
-        return worth > self._most(self._waiting(), idle | group.mask) + ROUNDING
+        # By more than rounding: the order of ties needs a decision.
+        worth = (1.0 + max(0.0, saved)) / self._late_divisor[progress]
+        return worth > self._worth_bound(self._worth_of_waiting(), idle | group.mask) + ROUNDING
 
-    def _find(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
-        """Return the last group, and of each degree the group with the most GPUs in common with it, if all are idle."""
-        found = [] if last is None else [last]
+    def _find_groups(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
+        """Return the last group and, by degree, the idle group that shares the most GPUs with it."""
+        groups = [] if last is None else [last]
         last_mask = 0 if last is None else last.mask
         for degree in self.demoted_degrees if gives_way else self._widest_first:
             if last is not None and last.degree == degree:
@@ -444,8 +459,8 @@ class PreemptClass(GroupPolicy):
                     if overlap > best_overlap:
                         best, best_overlap = group, overlap
             if best is not None:
-                found.append(best)
-        return tuple(found)
+                groups.append(best)
+        return tuple(groups)
 
     def _candidates(
         self, progress: Progress, last: Group | None, groups: Sequence[Group], now_s: float
@@ -454,26 +469,26 @@ class PreemptClass(GroupPolicy):
         costs = self._costs(progress)
         standalone_s, deadline_s = self._standalone_s[progress], progress.request.deadline_s
         last_mask = 0 if last is None else last.mask
-        found: list[tuple[float, bool, int, tuple[int, ...], Candidate]] = []
+        ranked: list[tuple[float, bool, int, tuple[int, ...], Candidate]] = []
         for group in groups:
-            known = costs.get(group.degree)
-            if known is None:
+            cost = costs.get(group.degree)
+            if cost is None:
                 continue  # not measured for its model, or for its stage
-            seconds, gain = known
+            seconds, gain = cost
             is_move = last is not None and group is not last
             late_s = now_s + seconds + (self.move_s if is_move else 0.0) - deadline_s
             worth = gain / (1.0 + late_s / standalone_s) if late_s > 0.0 else gain
-            found.append((-worth, is_move, -group.degree, group.gpus, Candidate(worth, group.mask | last_mask, group)))
-        if len(found) > 1:
-            found.sort()
-        return [each[-1] for each in found[: self.candidates]]
+            ranked.append((-worth, is_move, -group.degree, group.gpus, Candidate(worth, group.mask | last_mask, group)))
+        if len(ranked) > 1:
+            ranked.sort()
+        return [candidate for *_, candidate in ranked[: self.candidates]]
 
     def _costs(self, progress: Progress) -> dict[int, tuple[float, float]]:
-        """Return by degree the estimated seconds of what is left, and 1 + the share of the standalone latency saved."""
+        """Return by degree the estimated seconds left, and 1 + the share of the standalone latency saved."""
         key = progress.index, progress.left
-        known = self._known_costs.get(progress)
-        if known is not None and known[0] == key:
-            return known[1]
+        cached = self._known_costs.get(progress)
+        if cached is not None and cached[0] == key:
+            return cached[1]
         standalone_s, costs = self._standalone_s[progress], {}
         for degree in self._view.degrees(progress):
             if degree in self._groups:
@@ -483,11 +498,11 @@ class PreemptClass(GroupPolicy):
         return costs
 
 
-def _rivals(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> bool:
-    """Return True if one of ``candidates`` is worth as much as the one of ``better`` on the same group."""
-    # Equal but for rounding may win a tie, so the search goes on.
-    worth = {each.claims: each.worth - ROUNDING for each in better}
-    return any(each.worth >= worth[each.claims] for each in candidates)
+def _can_rival(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> bool:
+    """Return True if a candidate is worth as much as that of ``better`` on the same GPUs, or equal but for rounding."""
+    # An equal worth may win a tie, so the search goes on.
+    least_worth = {candidate.claims: candidate.worth - ROUNDING for candidate in better}
+    return any(candidate.worth >= least_worth[candidate.claims] for candidate in candidates)
 
 
 def best_selection(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:
@@ -508,4 +523,4 @@ def best_selection(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[
                 if known is None or total > known.worth:
                     longer[key] = Selection(total, (*chosen, (progress, candidate)))
         selections = longer
-    return max(selections.values(), key=lambda each: (each.worth, len(each.chosen))).chosen
+    return max(selections.values(), key=lambda selection: (selection.worth, len(selection.chosen))).chosen

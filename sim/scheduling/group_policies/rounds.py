@@ -20,7 +20,7 @@ DEGREE_PENALTY = 1e-6
 
 @dataclass(slots=True)
 class Rounds(GroupPolicy):
-    """Plan all requests at each tick of ``round_s``; those that survive a deferral of one round may wait.
+    """Plan all requests at each tick of ``round_s``; a request that survives a deferral of one round may wait.
 
     At a tick, a request may run on the fewest GPUs that keep its deadline, or be deferred. To defer it is as good if it
     can still be in time on the fastest degree after the round. A knapsack over the GPUs chooses so that most survive.
@@ -39,15 +39,16 @@ class Rounds(GroupPolicy):
     round_s: SomeSeconds = 2.0
     scale_up: bool = True
     degrees: list[Count] = field(default_factory=list)
+    follows_gpus: bool = field(init=False, default=True, repr=False)
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
     """The requests at a boundary, by urgency."""
     _options: dict[Progress, Options] = field(init=False, default_factory=dict, repr=False)
-    """What is left of each of them; it does not change while it waits."""
+    """By waiting request, its options; they do not change while it waits."""
     _in_time: dict[int, Progress] = field(init=False, default_factory=dict, repr=False)
-    """Those that may still be in time, by number."""
+    """The waiting requests that may still be in time, by submission index."""
     _in_system: int = field(init=False, default=0, repr=False)
     _first_s: float = field(init=False, default=-inf, repr=False)
     _tick_s: float = field(init=False, default=-inf, repr=False)
@@ -71,19 +72,19 @@ class Rounds(GroupPolicy):
     def ended(self, progress: Progress, now_s: float) -> None:
         self._in_system -= 1
 
-    def _schedule(self, number: int) -> None:
+    def _schedule(self, rounds: int) -> None:
         # From the first tick, not from the last: sums of rounds would drift away from the grid
         # (test_every_reference_table_is_equal_request_by_request).
-        self._tick_s = self._first_s + number * self.round_s
+        self._tick_s = self._first_s + rounds * self.round_s
         # First the tick, which opens the decision: calls of one instant and order run as scheduled
         # (test_work_begins_only_at_a_tick_and_ends_by_the_next_one).
-        self._clock.at(self._tick_s, DISPATCH, self._tick, number)
+        self._clock.at(self._tick_s, DISPATCH, self._tick, rounds)
         self._view.decide_at(self._tick_s)
 
-    def _tick(self, number: int) -> None:
+    def _tick(self, rounds: int) -> None:
         self._due_s = self._tick_s
         if self._in_system:
-            self._schedule(number + 1)
+            self._schedule(rounds + 1)
 
     def decide(self, now_s: float) -> list[Launch]:
         if now_s != self._due_s:
@@ -99,21 +100,21 @@ class Rounds(GroupPolicy):
                 steps = floor(within + TOLERANCE)
             launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
             del self._waiting[bisect_left(self._waiting, (urgency(progress),))], self._options[progress]
-            self._in_time.pop(progress.number, None)
+            self._in_time.pop(progress.submission_index, None)
         return launches
 
     def _wait(self, progress: Progress) -> None:
         insort(self._waiting, (urgency(progress), progress))
         self._options[progress] = self._remaining(progress)
-        self._in_time[progress.number] = progress
+        self._in_time[progress.submission_index] = progress
 
     def _remaining(self, progress: Progress) -> Options:
         """Return the allowed degrees of ``progress``, ascending, each with the estimated seconds left on it."""
         degrees = self._view.degrees(progress)
-        allowed = [each for each in degrees if not self.degrees or each in self.degrees or each == 1]
+        allowed = [degree for degree in degrees if not self.degrees or degree in self.degrees or degree == 1]
         return [(degree, self._view.remaining_s(progress, degree)) for degree in allowed]
 
-    def _kept(self, progress: Progress, now_s: float) -> int:
+    def _degree_in_time(self, progress: Progress, now_s: float) -> int:
         """Return the smallest degree that keeps the deadline of ``progress``; 0 if none does."""
         deadline_s = progress.request.deadline_s
         for degree, seconds in self._options[progress]:
@@ -125,18 +126,18 @@ class Rounds(GroupPolicy):
         """Choose the requests that must run in this round, each with its smallest degree."""
         worth: list[float] = [0.0, *(-inf for _ in range(gpus))]
         chosen: list[tuple[tuple[Progress, int], ...]] = [() for _ in worth]
-        for number in sorted(self._in_time):
-            progress = self._in_time[number]
+        for index in sorted(self._in_time):
+            progress = self._in_time[index]
             if not self._view.estimates_are_exact:
                 self._options[progress] = self._remaining(progress)
             best_s = min(seconds for _, seconds in self._options[progress])
             if now_s + self.round_s + best_s <= progress.request.deadline_s:
-                # Added to all alike, so that no choice depends on it.
-                worth = [each + 1.0 for each in worth]  # deferred: always worth more than running it on any GPU
+                # Added to every choice, so that no choice depends on it.
+                worth = [value + 1.0 for value in worth]  # deferred: always worth more than running it on any GPU
                 continue
-            degree = self._kept(progress, now_s)
+            degree = self._degree_in_time(progress, now_s)
             if not degree and self._view.estimates_are_exact:
-                del self._in_time[number]  # and never again
+                del self._in_time[index]  # and never again
             gain = 1.0 - DEGREE_PENALTY * degree
             if degree:
                 # Downwards, so that a request is counted once (test_most_requests_survive_rather_than_the_first).
@@ -150,33 +151,33 @@ class Rounds(GroupPolicy):
 
     def _fill(self, chosen: dict[Progress, int], gpus: int, now_s: float) -> dict[Progress, int]:
         """Return the degrees of all requests that run in this round, by deadline."""
-        left = gpus - sum(chosen.values())
+        free = gpus - sum(chosen.values())
         degrees: dict[Progress, int] = {}
         to_come = len(chosen)
         for _, progress in self._waiting:
-            if not (left or to_come):
+            if not (free or to_come):
                 break
             degree = chosen.get(progress, 0)
             if degree:
                 to_come -= 1
-            elif left:
-                wanted = self._kept(progress, now_s) or self._options[progress][-1][0]
-                degree = wanted if wanted <= left else 1
-                left -= degree
+            elif free:
+                wanted = self._degree_in_time(progress, now_s) or self._options[progress][-1][0]
+                degree = wanted if wanted <= free else 1
+                free -= degree
             if degree:
                 degrees[progress] = degree
         if self.scale_up:
-            self._widen(degrees, left)
+            self._widen(degrees, free)
         return degrees
 
-    def _widen(self, degrees: dict[Progress, int], left: int) -> None:
+    def _widen(self, degrees: dict[Progress, int], free: int) -> None:
         view = self._view
-        while left:
+        while free:
             for progress, degree in degrees.items():
-                wider = next((each for each, _ in self._options[progress] if degree < each <= degree + left), 0)
+                wider = next((option for option, _ in self._options[progress] if degree < option <= degree + free), 0)
                 if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
                     degrees[progress] = wider
-                    left -= wider - degree
+                    free -= wider - degree
                     break
             else:
                 return

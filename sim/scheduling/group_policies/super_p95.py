@@ -48,7 +48,7 @@ class SuperP95(GroupPolicy):
         self._groups.at_boundary(progress)
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        self._groups.answered(progress)
+        self._groups.remove(progress)
 
     def decide(self, now_s: float) -> Iterator[Launch]:
         return self._groups.launches()
@@ -58,5 +58,5 @@ class SuperP95(GroupPolicy):
             group.normal_s + self.tail_weight * group.tail_s,
             group.assigned_normals + self.tail_weight * group.assigned_tails,
             group.normal_s,
-            group.number,
+            group.index,
         )

@@ -61,7 +61,7 @@ class GroupQueue:
 
     Attributes:
         gpus: its GPUs.
-        number: its place among the groups, for ties.
+        index: its index among the groups, for ties.
         normals, tails: its queue.
         running: the request on its GPUs; ``runs_tail`` is True if that is a tail.
         normal_s, tail_s: full estimates of the requests assigned to it and not answered.
@@ -69,7 +69,7 @@ class GroupQueue:
     """
 
     gpus: tuple[int, ...]
-    number: int
+    index: int
     normals: deque[Progress] = field(default_factory=deque)
     tails: list[Progress] = field(default_factory=list)
     running: Progress | None = None
@@ -131,7 +131,7 @@ class GroupQueues:
         self._changed[assigned.group] = None
 
     def at_boundary(self, progress: Progress) -> GroupQueue:
-        """Return the group of ``progress``, whose launch ended; what is left of it is first in the queue again.
+        """Queue a request whose launch ended again if it has steps left, first in the queue; return its group.
 
         A preempted tail goes back to its place in the order of submission.
         """
@@ -141,15 +141,16 @@ class GroupQueues:
         group.running = None
         self._changed[group] = None
         if progress.left and not assigned.is_tail:
-            # It keeps its place: a normal request is never preempted, and goes on with its next stage.
+            # First again: a normal request is never preempted, and goes on with its next stage.
             group.normals.appendleft(progress)
         elif progress.left:
-            later = (place for place, tail in enumerate(group.tails) if tail.number > progress.number)
+            order = progress.submission_index
+            later = (index for index, tail in enumerate(group.tails) if tail.submission_index > order)
             group.tails.insert(next(later, len(group.tails)), progress)
         return group
 
-    def answered(self, progress: Progress) -> Assigned:
-        """Take ``progress`` from its group, and return what it was."""
+    def remove(self, progress: Progress) -> Assigned:
+        """Remove an answered request from its group, and return its assignment."""
         assigned = self.requests.pop(progress)
         self._count(assigned, -1)
         return assigned
@@ -172,14 +173,13 @@ class GroupQueues:
         assert group is not None
         if assigned.is_tail:
             group.assigned_tails += sign
-            # Exactly 0 when nobody is left: rounding must not make an idle group look busy, since the least loaded is
-            # chosen.
+            # Exactly 0 for an idle group: rounding must not make it look busy, since the least loaded is chosen.
             group.tail_s = group.tail_s + sign * assigned.estimate_s if group.assigned_tails else 0.0
         else:
             group.assigned_normals += sign
             group.normal_s = group.normal_s + sign * assigned.estimate_s if group.assigned_normals else 0.0
 
 
-def least(groups: Iterable[GroupQueue]) -> GroupQueue:
+def least_loaded(groups: Iterable[GroupQueue]) -> GroupQueue:
     """Return the group with the fewest assigned seconds, of normal requests and tails alike."""
-    return min(groups, key=lambda each: (each.normal_s + each.tail_s, each.number))
+    return min(groups, key=lambda group: (group.normal_s + group.tail_s, group.index))

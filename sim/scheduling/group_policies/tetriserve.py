@@ -27,10 +27,9 @@ class Costs:
     """Estimated costs of the present stage of a request.
 
     Attributes:
-        index: number of the stage in the plan.
+        index: index of the stage in the plan.
         by_degree: cost by parallel degree, ascending.
-        frontier: (degree, seconds of a step) of the degrees on which a step fits into a round, and that no other beats
-            in seconds and in GPU-seconds.
+        frontier: (degree, seconds of a step) of the efficient degrees on which a step fits into a round.
         fastest_s: seconds of a step on the fastest degree.
         later_s: seconds of the later stages, each on its fastest degree.
         is_late: True once no degree meets the deadline.
@@ -45,16 +44,16 @@ class Costs:
 
 
 def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Return the (degree, seconds of a step) that no other of them beats in seconds and in GPU-seconds, ascending."""
-    found: list[tuple[int, float]] = []
+    """Return the Pareto front of (degree, seconds of a step) in seconds and GPU-seconds, ascending by degree."""
+    efficient: list[tuple[int, float]] = []
     for degree, seconds in step_s:
-        if found and seconds >= found[-1][1]:
+        if efficient and seconds >= efficient[-1][1]:
             continue
-        # As fast as none before and no dearer: the narrower one has no use.
-        while found and degree * seconds <= found[-1][0] * found[-1][1]:
-            found.pop()
-        found.append((degree, seconds))
-    return found
+        # Faster than all before and no dearer than the last one, which it dominates.
+        while efficient and degree * seconds <= efficient[-1][0] * efficient[-1][1]:
+            efficient.pop()
+        efficient.append((degree, seconds))
+    return efficient
 
 
 def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
@@ -66,58 +65,58 @@ def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, f
     Args:
         step_s: a ``frontier``.
     """
-    found: list[tuple[int, int]] = []
-    lowest = inf
+    cheapest: list[tuple[int, int]] = []
+    least_cost = inf
     narrower: list[tuple[int, float]] = []
     for degree, seconds in step_s:
         if steps * seconds > budget_s:
             narrower.append((degree, seconds))
             continue
         cost = steps * degree * seconds
-        if cost < lowest:
-            lowest, found = cost, [(steps, degree)]
+        if cost < least_cost:
+            least_cost, cheapest = cost, [(steps, degree)]
         for other, other_s in narrower:
             # The division may round up to one step too many.
             count = int((budget_s - steps * seconds) / (other_s - seconds))
             while count and count * other_s + (steps - count) * seconds > budget_s:
                 count -= 1
             cost = count * other * other_s + (steps - count) * degree * seconds
-            if count and cost < lowest:
-                lowest, found = cost, [(count, other), (steps - count, degree)]
+            if count and cost < least_cost:
+                least_cost, cheapest = cost, [(count, other), (steps - count, degree)]
         if not narrower:
             break
-    return found
+    return cheapest
 
 
 def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
-    """Return the number of the chosen option of each request: the greatest sum of values on at most ``gpus`` GPUs.
+    """Return the index of each request's chosen option: the greatest sum of values on at most ``gpus`` GPUs.
 
     Of equal sums, the fewest GPUs count, then the earlier options (algorithm 1 of the paper, a group knapsack).
 
     Args:
         options: (GPUs, value) of each option of each request; the first takes no GPU.
     """
-    best = [max(range(len(each)), key=lambda number: (each[number][1], -each[number][0])) for each in options]
-    if sum(each[number][0] for each, number in zip(options, best, strict=True)) <= gpus:
+    best = [max(range(len(offers)), key=lambda index: (offers[index][1], -offers[index][0])) for offers in options]
+    if sum(offers[index][0] for offers, index in zip(options, best, strict=True)) <= gpus:
         return best
     # -1: no choice takes exactly so many GPUs.
     sums = [0] + [-1] * gpus
     picks: list[list[int]] = []
-    for each in options:
+    for offers in options:
         after, pick = [-1] * (gpus + 1), [0] * (gpus + 1)
-        for number, (width, value) in enumerate(each):
+        for index, (width, value) in enumerate(offers):
             for taken in range(width, gpus + 1):
                 before = sums[taken - width]
                 if before >= 0 and before + value > after[taken]:
-                    after[taken], pick[taken] = before + value, number
+                    after[taken], pick[taken] = before + value, index
         sums = after
         picks.append(pick)
     # Of equal sums the fewest GPUs: what is left serves late requests and widens others.
     taken = max(range(gpus + 1), key=lambda count: (sums[count], -count))
     chosen = []
-    for each, pick in zip(reversed(options), reversed(picks), strict=True):
+    for offers, pick in zip(reversed(options), reversed(picks), strict=True):
         chosen.append(pick[taken])
-        taken -= each[pick[taken]][0]
+        taken -= offers[pick[taken]][0]
     return chosen[::-1]
 
 
@@ -171,6 +170,7 @@ class TetriServe(GroupPolicy):
     scale_up: bool = True
     late: Literal["run", "drop"] = "run"
     max_batch: Count = 1
+    follows_gpus: bool = field(init=False, default=True, repr=False)
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _length_s: float = field(init=False, default=0.0)
@@ -180,7 +180,7 @@ class TetriServe(GroupPolicy):
     _is_due: bool = field(init=False, default=False)
     _opened_s: float = field(init=False, default=-inf)
     """Instant of a round to be decided: after all other events of the instant."""
-    _known: dict[Progress, Costs] = field(init=False, default_factory=dict, repr=False)
+    _known_costs: dict[Progress, Costs] = field(init=False, default_factory=dict, repr=False)
     _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     """Requests at a boundary that may still be in time."""
     _late: list[tuple[float, float, int, Progress]] = field(init=False, default_factory=list, repr=False)
@@ -202,7 +202,7 @@ class TetriServe(GroupPolicy):
         if not self._length_s:
             self._length_s = self.round_s or self._derived_round_s()
             self._run.assume("seconds of a round", self._length_s, "group_policy.granularity")
-        self._known[progress] = self._costs(progress)
+        self._known_costs[progress] = self._costs(progress)
         self._waiting[progress] = None
         if not self._is_due:
             if self._next_s == -inf:
@@ -213,21 +213,21 @@ class TetriServe(GroupPolicy):
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         if progress not in self._view.waiting:
             return
-        costs = self._known[progress]
+        costs = self._known_costs[progress]
         if costs.index != progress.index:
-            costs = self._known[progress] = self._costs(progress)
+            costs = self._known_costs[progress] = self._costs(progress)
         if costs.is_late:
             self._push_late(progress)
         else:
             self._waiting[progress] = None
 
     def restarted(self, progress: Progress, now_s: float) -> None:
-        is_late = self._known[progress].is_late
-        costs = self._known[progress] = self._costs(progress)
+        is_late = self._known_costs[progress].is_late
+        costs = self._known_costs[progress] = self._costs(progress)
         costs.is_late = is_late
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        del self._known[progress]
+        del self._known_costs[progress]
 
     def _open_at(self, time_s: float) -> None:
         self._next_s, self._is_due = time_s, True
@@ -238,7 +238,7 @@ class TetriServe(GroupPolicy):
 
     def _open(self, now_s: float) -> None:
         self._opened_s, self._is_due = now_s, False
-        if self._known:
+        if self._known_costs:
             self._open_at(now_s + self._length_s)
 
     def _derived_round_s(self) -> float:
@@ -266,13 +266,13 @@ class TetriServe(GroupPolicy):
                 for degree, cost in by_degree.items()
             )
         step_s = [(degree, cost.step_s) for degree, cost in by_degree.items()]
-        fastest_s = min(each for _, each in step_s)
+        fastest_s = min(seconds for _, seconds in step_s)
         if fastest_s > self._length_s:
             raise ConfigError(
                 f"group_policy.round_s: found {self._length_s:g} s, and a step of {progress!r} takes {fastest_s:g} s "
                 "on the fastest degree; raise it, or leave it null"
             )
-        candidates = [(degree, each) for degree, each in step_s if each <= self._length_s]
+        candidates = [(degree, seconds) for degree, seconds in step_s if seconds <= self._length_s]
         return Costs(progress.index, by_degree, frontier(candidates), fastest_s, later_s)
 
     # -- the decision ------------------------------------------------------------------------------------------------
@@ -284,15 +284,15 @@ class TetriServe(GroupPolicy):
         idle = self._view.idle()
         options = self._options(now_s)
         chosen: dict[Progress, tuple[int, int]] = {}
-        left = len(idle)
-        if left:
-            left = self._pack(options, chosen, left)
+        free = len(idle)
+        if free:
+            free = self._pack(options, chosen, free)
             in_time = list(chosen)
-            left = self._add_late(chosen, left)
-            if self.scale_up and left:
+            free = self._add_late(chosen, free)
+            if self.scale_up and free:
                 # First those that can be in time; late requests get what they leave.
-                left = self._widen(in_time, chosen, left)
-                self._widen(list(chosen), chosen, left)
+                free = self._widen(in_time, chosen, free)
+                self._widen(list(chosen), chosen, free)
         batches = self._join(chosen, now_s) if self.max_batch > 1 else {}
         groups = self._place(chosen, idle)
         return [
@@ -301,14 +301,14 @@ class TetriServe(GroupPolicy):
         ]
 
     def _options(self, now_s: float) -> list[tuple[Progress, list[tuple[int, int]], list[int]]]:
-        """Return each request that can be in time, with its (GPUs, value) and the steps of each, urgent ones first.
+        """Return the requests that can be in time by urgency, each with its (GPUs, value) options and their steps.
 
-        Requests that cannot any more are put aside, or dropped.
+        Late requests move to their own queue, or are dropped.
         """
         length_s, after_s = self._length_s, now_s + self._length_s
-        found = []
+        in_time = []
         for progress in sorted(self._waiting, key=_urgency):
-            costs, deadline_s = self._known[progress], progress.request.deadline_s
+            costs, deadline_s = self._known_costs[progress], progress.request.deadline_s
             done, steps, stage_left = progress.done, progress.stage.steps, progress.left
             any_cost = next(iter(costs.by_degree.values()))
             besides_s = any_cost.last_s + costs.later_s
@@ -317,7 +317,7 @@ class TetriServe(GroupPolicy):
             if not pairs:
                 del self._waiting[progress]
                 if self.late == "drop":
-                    del self._known[progress]
+                    del self._known_costs[progress]
                     self._view.discard(progress, LATE)
                 else:
                     costs.is_late = True
@@ -335,62 +335,62 @@ class TetriServe(GroupPolicy):
                     end_s = after_s + (stage_left - count) * fastest_s + besides_s
                 options.append((degree, SURVIVES * (end_s <= deadline_s) + 1))
                 counts.append(count)
-            found.append((progress, options, counts))
-        return found
+            in_time.append((progress, options, counts))
+        return in_time
 
     def _pack(
         self,
         options: Sequence[tuple[Progress, list[tuple[int, int]], list[int]]],
         chosen: dict[Progress, tuple[int, int]],
-        left: int,
+        free: int,
     ) -> int:
         """Add the requests that run to ``chosen``, as (GPUs, steps); return the number of GPUs left."""
-        numbers = pack([each for _, each, _ in options], left)
-        for (progress, widths, counts), number in zip(options, numbers, strict=True):
-            if number:
-                degree = widths[number][0]
-                chosen[progress] = degree, counts[number]
+        picks = pack([widths for _, widths, _ in options], free)
+        for (progress, widths, counts), pick in zip(options, picks, strict=True):
+            if pick:
+                degree = widths[pick][0]
+                chosen[progress] = degree, counts[pick]
                 del self._waiting[progress]
-                left -= degree
-        return left
+                free -= degree
+        return free
 
-    def _add_late(self, chosen: dict[Progress, tuple[int, int]], left: int) -> int:
+    def _add_late(self, chosen: dict[Progress, tuple[int, int]], free: int) -> int:
         """Give GPUs to the requests that cannot be in time; return the number of GPUs left.
 
         No request overtakes one that needs more GPUs than are left.
         """
-        while left and self._late:
+        while free and self._late:
             progress = self._late[0][-1]
             degree, steps = self._best_effort(progress)
-            if degree > left:
+            if degree > free:
                 break
-            # Only now: one that does not fit stays the first of the late ones.
+            # Only now: a request that does not fit stays the first of the late ones.
             heappop(self._late)
             chosen[progress] = degree, steps
-            left -= degree
-        return left
+            free -= degree
+        return free
 
     def _best_effort(self, progress: Progress) -> tuple[int, int]:
         """Return the GPUs and steps of a request that cannot be in time: one GPU, and the steps that fit into a round.
 
         If no step fits, ``scale_up`` takes the smallest degree on which one does; else one step outlasts the round.
         """
-        by_degree, steps = self._known[progress].by_degree, progress.stage.steps
+        by_degree, steps = self._known_costs[progress].by_degree, progress.stage.steps
         for degree, cost in by_degree.items():
             count = fitting(cost, progress.done, steps, progress.left, self._length_s)
             if count or not self.scale_up:
                 return degree, max(1, count)
         return next(iter(by_degree)), 1
 
-    def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], left: int) -> int:
+    def _widen(self, among: Sequence[Progress], chosen: dict[Progress, tuple[int, int]], free: int) -> int:
         """Widen the request of ``among`` whose step gains most by its next degree; return the number of GPUs left."""
-        while left:
+        while free:
             best_gain, widened = 1.0, None
             for progress in among:
                 degree, count = chosen[progress]
-                by_degree = self._known[progress].by_degree
-                wider = next((each for each in by_degree if each > degree), 0)
-                if not wider or wider - degree > left or not by_degree[wider].step_s:
+                by_degree = self._known_costs[progress].by_degree
+                wider = next((option for option in by_degree if option > degree), 0)
+                if not wider or wider - degree > free or not by_degree[wider].step_s:
                     continue
                 gain = by_degree[degree].step_s / by_degree[wider].step_s
                 if gain <= best_gain:
@@ -402,47 +402,47 @@ class TetriServe(GroupPolicy):
             if widened is None:
                 break
             progress, wider, more = widened
-            left -= wider - chosen[progress][0]
+            free -= wider - chosen[progress][0]
             chosen[progress] = wider, more
-        return left
+        return free
 
     def _join(self, chosen: dict[Progress, tuple[int, int]], now_s: float) -> dict[Progress, list[Progress]]:
         """Have requests without GPUs join those of ``chosen``; return the batch of each, and set its steps anew."""
         batches = {progress: [progress] for progress in chosen}
-        with_room: dict[object, list[Progress]] = {}
+        open_batches: dict[object, list[Progress]] = {}
         for progress in chosen:
             if progress.batch_key is not None:
-                with_room.setdefault(progress.batch_key, []).append(progress)
-        # A late request fails for the batch's sake alone, so one that is alike in steps fails too.
-        refused: set[tuple[Progress, int, int, bool]] = set()  # late requests alike are refused alike
+                open_batches.setdefault(progress.batch_key, []).append(progress)
+        # A late request fails for the batch's sake alone, so another with the same steps left fails, too.
+        refused: set[tuple[Progress, int, int, bool]] = set()
         self._late.sort()  # a sorted list is a heap
         joined: set[Progress] = set()
         for joining in [*sorted(self._waiting, key=_urgency), *(progress for *_, progress in self._late)]:
-            if not with_room:
+            if not open_batches:
                 break
-            key, is_late = joining.batch_key, self._known[joining].is_late
-            for progress in with_room.get(key, ()):
+            key, is_late = joining.batch_key, self._known_costs[joining].is_late
+            for progress in open_batches.get(key, ()):
                 batch = batches[progress]
-                alike = progress, len(batch), joining.left, bool(joining.done)
-                if is_late and alike in refused:
+                key_of_late = progress, len(batch), joining.left, bool(joining.done)
+                if is_late and key_of_late in refused:
                     continue
                 steps = self._steps_with(joining, batch, chosen[progress], now_s)
                 if not steps:
                     if is_late:
-                        refused.add(alike)
+                        refused.add(key_of_late)
                     continue
                 batch.append(joining)
                 joined.add(joining)
                 chosen[progress] = chosen[progress][0], steps
                 if len(batch) == self.max_batch:
-                    with_room[key].remove(progress)
-                    if not with_room[key]:
-                        del with_room[key]
+                    open_batches[key].remove(progress)
+                    if not open_batches[key]:
+                        del open_batches[key]
                 break
         for progress in joined:
             self._waiting.pop(progress, None)
         if joined:
-            self._late = [each for each in self._late if each[-1] not in joined]
+            self._late = [entry for entry in self._late if entry[-1] not in joined]
         return batches
 
     def _steps_with(self, joining: Progress, batch: Sequence[Progress], running: tuple[int, int], now_s: float) -> int:
@@ -454,11 +454,12 @@ class TetriServe(GroupPolicy):
         degree, count = running
         steps = self._steps_together([*batch, joining], degree)
         runs_more = steps * (len(batch) + 1) > count * len(batch)
-        return steps if runs_more and all(self._can_be_in_time(each, steps, now_s) for each in [*batch, joining]) else 0
+        members = [*batch, joining]
+        return steps if runs_more and all(self._can_be_in_time(member, steps, now_s) for member in members) else 0
 
     def _steps_together(self, batch: Sequence[Progress], degree: int) -> int:
         """Return the steps that ``batch`` can run within a round on ``degree`` GPUs."""
-        cost, count = self._view.cost(batch[0], degree, batch=len(batch)), min(each.left for each in batch)
+        cost, count = self._view.cost(batch[0], degree, batch=len(batch)), min(progress.left for progress in batch)
         if cost.step_s > 0.0:
             count = min(count, int(self._length_s / cost.step_s))
         while count and cost.batch_s(batch, count) > self._length_s:
@@ -467,7 +468,7 @@ class TetriServe(GroupPolicy):
 
     def _can_be_in_time(self, progress: Progress, steps: int, now_s: float) -> bool:
         """Return True if ``progress`` can be in time after ``steps`` in this round, or is late already."""
-        costs, left = self._known[progress], progress.left - steps
+        costs, left = self._known_costs[progress], progress.left - steps
         if costs.is_late:
             return True
         last_s = next(iter(costs.by_degree.values())).last_s
@@ -492,8 +493,8 @@ class TetriServe(GroupPolicy):
             gpus = kept.get(progress)
             if gpus is None:
                 last = progress.group if self.placement else None
-                own = [] if last is None else [gpu for gpu in last.gpus if gpu in free]
-                gpus = tuple(sorted([*own, *(gpu for gpu in free if gpu not in own)][:degree]))
+                previous = [] if last is None else [gpu for gpu in last.gpus if gpu in free]
+                gpus = tuple(sorted([*previous, *(gpu for gpu in free if gpu not in previous)][:degree]))
                 for gpu in gpus:
                     del free[gpu]
             groups.append(gpus)
@@ -504,4 +505,4 @@ class TetriServe(GroupPolicy):
 
 
 def _urgency(progress: Progress) -> tuple[float, float, int]:
-    return progress.request.deadline_s, progress.request.arrival_s, progress.number
+    return progress.request.deadline_s, progress.request.arrival_s, progress.submission_index

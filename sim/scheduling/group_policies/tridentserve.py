@@ -37,7 +37,7 @@ class Placement:
 
     Attributes:
         pools: the components of each pool.
-        gpus: the number of its GPUs.
+        gpus: the GPUs of each pool.
         load: GPU-seconds of the busiest pool for each of its GPUs.
     """
 
@@ -50,7 +50,7 @@ def divide(loads: Sequence[float], gpus: int) -> tuple[int, ...]:
     """Return the GPUs of each pool, at least one, that make the greatest load of a GPU least; ``gpus`` in all."""
     counts = [1] * len(loads)
     for _ in range(gpus - len(loads)):
-        counts[max(range(len(loads)), key=lambda at: loads[at] / counts[at])] += 1
+        counts[max(range(len(loads)), key=lambda pool: loads[pool] / counts[pool])] += 1
     return tuple(counts)
 
 
@@ -62,11 +62,15 @@ def pool_load(
     memory_bytes: int | None,
 ) -> float:
     """Return the GPU-seconds of ``pool``: of its stages, and of loads if its components do not fit into the memory."""
-    load = sum(work_s.get(each, 0.0) for each in pool)
-    known = [each for each in pool if each in weights]
-    if len(pool) > 1 and memory_bytes is not None and sum(weights[each].bytes for each in known) > memory_bytes:
-        load += sum(runs.get(each, 0.0) * weights[each].load_s for each in known if weights[each].bytes <= memory_bytes)
-    return load
+    load_s = sum(work_s.get(component, 0.0) for component in pool)
+    weighed = {component: weights[component] for component in pool if component in weights}
+    if len(pool) > 1 and memory_bytes is not None and sum(weight.bytes for weight in weighed.values()) > memory_bytes:
+        load_s += sum(
+            runs.get(component, 0.0) * weight.load_s
+            for component, weight in weighed.items()
+            if weight.bytes <= memory_bytes
+        )
+    return load_s
 
 
 def best_placement(
@@ -78,7 +82,7 @@ def best_placement(
 ) -> Placement:
     """Return the placement whose busiest pool has the least load for each GPU; of equals the one with fewer pools.
 
-    A pool whose components do not fit into the memory together loads each anew for every stage.
+    A pool whose components do not all fit into the memory loads a component anew for every stage.
 
     Args:
         work_s: component -> GPU-seconds of its stages that arrived.
@@ -106,29 +110,29 @@ def knapsack(rewards: Sequence[Mapping[int, float]], gpus: int) -> list[int]:
     An idle GPU costs a reward of 1 (efficient_ilp.py), so that of equal plans the one on more GPUs is taken. Of plans
     that are equal in that, too, the one that serves the first requests is taken.
     """
-    if all(len(each) == 1 and 1 in each for each in rewards):
-        order = sorted(range(len(rewards)), key=lambda at: -rewards[at][1])  # stable: of equals the first
-        taken = set(order[:gpus])
-        return [int(at in taken) for at in range(len(rewards))]
+    if all(len(of_degree) == 1 and 1 in of_degree for of_degree in rewards):
+        order = sorted(range(len(rewards)), key=lambda row: -rewards[row][1])  # stable: of equals the first
+        served = set(order[:gpus])
+        return [int(row in served) for row in range(len(rewards))]
     best = np.full(gpus + 1, -inf)
     best[0] = 0.0
     chosen = np.zeros((len(rewards), gpus + 1), np.int64)
     # From the last request to the first, so that ``chosen`` is read from the first on: of equal plans it serves that.
-    for at, of_degree in reversed(list(enumerate(rewards))):
-        found = best.copy()
+    for row, of_degree in reversed(list(enumerate(rewards))):
+        with_request = best.copy()
         for degree, reward in of_degree.items():
             if degree <= gpus:
                 # reward + degree: what an idle GPU costs is credited to those that work.
-                with_it = best[: gpus + 1 - degree] + (reward + degree)
-                better = with_it >= found[degree:]
-                better &= with_it > -inf
-                found[degree:][better] = with_it[better]
-                chosen[at, degree:][better] = degree
-        best = found
+                on_degree = best[: gpus + 1 - degree] + (reward + degree)
+                better = on_degree >= with_request[degree:]
+                better &= on_degree > -inf
+                with_request[degree:][better] = on_degree[better]
+                chosen[row, degree:][better] = degree
+        best = with_request
     used = int(best.argmax())
     degrees = []
-    for row in chosen:
-        degrees.append(int(row[used]))
+    for degree_by_used in chosen:
+        degrees.append(int(degree_by_used[used]))
         used -= degrees[-1]
     return degrees
 
@@ -160,7 +164,7 @@ class TridentServe(GroupPolicy):
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _waiting: dict[str, dict[Progress, list[tuple[int, float]]]] = field(init=False, repr=False)
-    """Component -> the requests that wait for it, each with its parallel degrees and what is left of it on them."""
+    """Component -> waiting request -> its parallel degrees, with the seconds left on each."""
     _pool_of_gpu: list[tuple[str, ...]] = field(init=False, default_factory=list, repr=False)
     _divided_s: float = field(init=False, default=-inf, repr=False)
     _work_s: dict[str, float] = field(init=False, default_factory=dict, repr=False)
@@ -181,7 +185,7 @@ class TridentServe(GroupPolicy):
             if stage.component not in self._waiting:
                 raise ConfigError(
                     f"group_policy=tridentserve: found a stage of {stage.component}, expected stages of text-encoder, "
-                    "denoiser and vae; add executor.stages=apart"
+                    "denoiser and vae; add executor.stages=disaggregated"
                 )
             seconds = self._view.cost(progress, 1, stage).seconds(0, stage.steps, stage.steps)
             self._work_s[stage.component] = self._work_s.get(stage.component, 0.0) + seconds
@@ -216,22 +220,24 @@ class TridentServe(GroupPolicy):
         """Divide the GPUs by the work since the last division; a GPU keeps its pool if it may."""
         run, first = self._run, not self._pool_of_gpu
         (gpu,), model = run.cluster.kinds, next(iter(run.models.values())).name
-        measured = {each: run.backend.component_weights(each, model) for each in self._waiting}
-        weights = {each: found for each, found in measured.items() if found is not None}
+        weights = {}
+        for component in self._waiting:
+            if (weight := run.backend.component_weights(component, model)) is not None:
+                weights[component] = weight
         best = best_placement(self._work_s, self._runs, weights, gpu.memory_bytes, len(self._view.claimed))
         if first or best.load < self._present_load(weights, gpu.memory_bytes) * (1 - self.min_gain):
             left = dict(zip(best.pools, best.gpus, strict=True))
             placed: list[tuple[str, ...] | None] = [None] * len(self._view.claimed)
-            for at, pool in enumerate(self._pool_of_gpu):
+            for gpu_id, pool in enumerate(self._pool_of_gpu):
                 # GPUs that keep their pool load nothing.
                 if left.get(pool, 0):
-                    placed[at], left[pool] = pool, left[pool] - 1
+                    placed[gpu_id], left[pool] = pool, left[pool] - 1
             free = [pool for pool, count in left.items() for _ in range(count)]
             self._pool_of_gpu = [pool or free.pop(0) for pool in placed]
             if first:
-                for at, pool in enumerate(self._pool_of_gpu):
+                for gpu_id, pool in enumerate(self._pool_of_gpu):
                     # Only before the first launch: later a GPU loads what its new pool lacks, and the run pays for it.
-                    self._view.place((at,), pool)
+                    self._view.place((gpu_id,), pool)
             run.log_decision("divide", pools={"+".join(pool): n for pool, n in zip(best.pools, best.gpus, strict=True)})
         self._divided_s = now_s
         self._work_s.clear()
@@ -259,10 +265,10 @@ class TridentServe(GroupPolicy):
 
     def _dispatch(self, pool: tuple[str, ...], idle: list[int], now_s: float) -> list[Launch]:
         """Launch stages of ``pool`` on its ``idle`` GPUs."""
-        waiting = [each for name in pool for each in islice(self._waiting[name].items(), self.candidates)]
+        waiting = [item for component in pool for item in islice(self._waiting[component].items(), self.candidates)]
         if not waiting:
             return []
-        waiting.sort(key=lambda each: each[0].number)
+        waiting.sort(key=lambda item: item[0].submission_index)
         rewards = []
         for progress, options in waiting[: self.candidates]:
             limit_s = progress.request.deadline_s - now_s

@@ -45,7 +45,7 @@ class ByAddons(Router):
         """Return the seconds of loading the add-ons of ``request`` that ``worker`` will not hold."""
         wanted, model = request.addons or NO_ADDONS, request.model or ""
         outstanding = self._outstanding.get(worker, ())
-        nets = {name for each in outstanding for name in (each.addons or NO_ADDONS).controlnets}
+        nets = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
         # Weights hold one set of LoRAs: what the last request sent there will leave
         # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
         loras = set((outstanding[-1].addons or NO_ADDONS).loras) if outstanding else None

@@ -49,11 +49,11 @@ class PerWorkerQueues(Scheduler):
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         self._update_workers()
-        # After the update, so that what is routed again sees the workers as they are now.
-        for at in [at for at in self._seen if at is worker or at not in self._all]:
-            if at not in self._all:
-                del self._seen[at]
-            for request in self.discipline.leave(at):
+        # After the update, so that requests are routed again among the present workers.
+        for former in [seen for seen in self._seen if seen is worker or seen not in self._all]:
+            if former not in self._all:
+                del self._seen[former]
+            for request in self.discipline.leave(former):
                 # The router forgets it at the old worker before it counts it at the new one.
                 self.request_ended(request, now_s)
                 self._enqueue(request, now_s)

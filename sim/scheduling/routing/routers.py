@@ -168,6 +168,6 @@ class OutstandingLoad:
             return min(workers, key=value or self.total)
         values = [(value or self.total)(worker) for worker in workers]
         lowest = min(values)
-        tied = [worker for worker, found in zip(workers, values, strict=True) if found == lowest]
+        tied = [worker for worker, load in zip(workers, values, strict=True) if load == lowest]
         # No draw without a tie, so that the stream depends on ties alone.
         return tied[0] if len(tied) == 1 else tied[int(self._rng.integers(len(tied)))]

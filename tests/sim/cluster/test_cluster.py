@@ -17,7 +17,7 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, HIT, MISS, Plan
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.core.worker import Worker
+from mezzotint.sim.core.worker import BACKLOG, DISBANDED, DOWN, DRAINING, GROUPED, LOADING, ON, Worker
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.loading import ensure
@@ -199,6 +199,9 @@ def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
     )  # fmt: skip
     columns, end_s = run.record.request_columns, float(run.record.request_columns["finish_s"].max())
     assert (columns["outcome"] == 1).all()  # Engine.run checks Little's law
+    gpus = [run.cluster.group((number,)) for number in range(4)]
+    # No order waits for requests that have ended.
+    assert all(gpu.state == LOADING or (gpu.state, gpu.model) == (ON, gpu.role) for gpu in gpus)
     assert all(roles == {"large", "small"} for roles in seen)
     assert checked_busy_s(run) <= 4 * (end_s - 0.0) + 1e-9
     loads_s = sum(until_s - from_s for kind, _, from_s, until_s in spans(run) if kind == "load")
@@ -207,6 +210,75 @@ def test_random_orders_lose_no_request_and_never_use_a_gpu_twice(
     assert (models == np.where([hit for _, hit, _ in gaps], "small", "large")).all()
     busy = run.record.gauges["busy"].values
     assert max(busy) <= 4
+
+
+def states(seen: list[str], gpu: int = 0) -> Any:
+    """Return an act that notes the state of a GPU."""
+    return lambda run, _: seen.append(run.cluster.group((gpu,)).state)
+
+
+def test_gpu_passes_through_the_states_of_the_drawing() -> None:
+    seen: list[str] = []
+    groups: list[Any] = []
+    look = states(seen)
+
+    def group(run: Any, now_s: float) -> None:
+        groups.append(run.cluster.form_group(run.cluster.workers, "small", now_s))
+
+    def look_at_group(*_: Any) -> None:
+        seen.append(groups[0].state)
+
+    acts = (
+        (1.0, look), (3.0, order(0, "small")), (4.0, look), (12.0, look), (18.0, look),
+        (20.0, lambda run, _: run.fail(run.cluster.workers[0])), (21.0, look),
+        (25.0, lambda run, now_s: run.cluster.repair(run.cluster.workers[0], now_s)), (26.0, look), (33.0, look),
+        (34.0, order(0, "large")), (35.0, order(0, "small")), (42.0, look), (49.0, look),
+        (50.0, group), (51.0, look), (52.0, look_at_group), (58.0, look_at_group),
+        (59.0, lambda run, now_s: run.cluster.disband(groups[0], now_s)), (60.0, look_at_group), (61.0, look),
+    )  # fmt: skip
+    switched([0.0, 100.0], [10.0] * 2, *acts, roles=["large"] * 2, hits=[False, True])
+    assert seen == [
+        ON, DRAINING, LOADING, ON, DOWN, LOADING, ON, LOADING, ON, GROUPED, LOADING, ON, DISBANDED, ON,
+    ]  # fmt: skip
+
+
+def test_workers_are_groups_without_their_gpus_and_no_gpu_that_leaves() -> None:
+    run = engine([0.0], [1.0], 3)
+    run.open()
+    group = run.cluster.form_group(run.cluster.workers[:2], "large", 0.0)
+    assert [worker.id for worker in run.cluster.workers] == [2, 3]
+    run.cluster.disband(group, 0.0)
+    assert [worker.id for worker in run.cluster.workers] == [0, 1, 2]
+    rented = opened(100)
+    rented.rent(1)
+    rented.take(rented.workers[0])
+    rented.give_back(0, 0.0)
+    assert rented.workers == []
+
+
+def test_gpu_that_drains_loads_when_the_launch_of_a_stage_leaves_it() -> None:
+    cluster = opened(100)
+    worker = cluster.workers[0]
+    cluster.occupy(worker)
+    cluster.change_role(worker, "small", 0.0)
+    assert worker.state == DRAINING
+    cluster.vacate(worker)
+    assert worker.state == LOADING
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda cluster, workers: cluster.change_role(workers[0], "small", 0.0),
+        lambda cluster, workers: cluster.fail(workers[0], 0.0),
+        lambda cluster, workers: cluster.form_group(workers, "large", 0.0),
+    ],
+)
+def test_rented_gpus_keep_their_role_and_form_no_group(order: Any) -> None:
+    cluster = opened(100)
+    cluster.rent(1)
+    with pytest.raises(ConfigError, match="controller: found one that orders and gives back single GPUs, and"):
+        order(cluster, cluster.workers)
 
 
 # -- capacity ------------------------------------------------------------------------------------------------------
@@ -250,11 +322,14 @@ def test_empty_worker_serves_again_after_close_and_reopen() -> None:
 @pytest.mark.parametrize("executor", [Sequential, lambda: StaticBatch(1)])
 def test_worker_with_its_own_queue_drains_it_before_loading(executor: Any) -> None:
     """Three simultaneous misses of 10 s for the one large worker, which is ordered at 3 s to become small."""
+    seen: list[str] = []
+    acts = (3.0, order(0, "small")), (4.0, states(seen)), (19.0, states(seen))
     run = engine(
         [0.0, 1.0, 2.0], [10.0] * 3, roles=["large", "small"], backend=FixedTimes([10.0] * 3, LOAD_S),
-        scheduler=HitMissPerWorker(), executor=executor(), controllers=[Acts((3.0, order(0, "small")))],
+        scheduler=HitMissPerWorker(), executor=executor(), controllers=[Acts(*acts)],
     )  # fmt: skip
     run.run()
+    assert seen == [BACKLOG, BACKLOG]
     assert run.record.request_columns["finish_s"].tolist() == [10.0, 20.0, 30.0]
     assert spans(run)[-1] == ("load", 0, 30.0, 30.0)  # the run ends as the load begins
 
@@ -303,10 +378,16 @@ def refusal_to_take(prepare: Any) -> str:
         (lambda cluster, worker: cluster.take(worker), "has 1 of at most 1 running"),
         (lambda cluster, worker: cluster.close(worker), "runs a batch"),
         (lambda cluster, worker: cluster.fail(worker, 0.0), "failed and is not back"),
-        (lambda cluster, worker: cluster.change_role(worker, "small", 0.0), "drains or loads for another role"),
+        (lambda cluster, worker: cluster.change_role(worker, "small", 0.0), "loads the model of its role"),
         (
             lambda cluster, worker: cluster.take(worker) or cluster.change_role(worker, "small", 0.0),
-            "drains or loads for another role",
+            "finishes its requests and then changes its role",
+        ),
+        (lambda cluster, worker: cluster.rent(0), "is off"),
+        (lambda cluster, worker: cluster.rent(0) or cluster.order(0, 60.0, 0.0), "is starting"),
+        (
+            lambda cluster, worker: cluster.take(worker) or cluster.rent(1) or cluster.give_back(0, 0.0),
+            "was given back",
         ),
     ],
 )

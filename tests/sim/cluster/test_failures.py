@@ -343,7 +343,7 @@ def test_failing_a_failed_gpu_or_repairing_a_running_one_is_refused() -> None:
     def repaired(run: Any, now_s: float) -> None:
         run.cluster.repair(run.cluster.workers[0], now_s)
 
-    with pytest.raises(SimulationError, match=r"fails worker 0 \(large\), which is down already"):
+    with pytest.raises(SimulationError, match=r"fails worker 0 \(large\), which failed and is not back"):
         engine([0.0], [5.0], controllers=[Acts((1.0, twice))]).run()
     with pytest.raises(SimulationError, match="which is not down"):
         engine([0.0], [5.0], controllers=[Acts((1.0, repaired))]).run()

@@ -353,7 +353,7 @@ UTILISATION = "controller=autoscale-utilisation"
         ),
         (
             (UTILISATION, "system=edf-best-fit", "models=flux-dev-xdit", "arrivals.rate_rpm=4"),
-            "controller: found Autoscaler, which orders GPUs to other roles, into groups or back; scheduler=stages",
+            "controller: found Autoscaler, which orders GPUs to other roles, into groups or back; executor=stages",
         ),
     ],
 )

@@ -35,6 +35,21 @@ def test_report_reads_a_former_run_in_present_names(tmp_path: Path) -> None:
     assert present_config(config) == config
 
 
+@pytest.mark.parametrize("package", ["mezzotint.sim", "sim"])
+def test_former_value_of_a_setting_is_read_as_the_present_one(package: str) -> None:
+    target = f"{package}.execution.stages.Stages"
+    former = {"executor": {"_target_": target, "stages": "apart", "handover": "background"}}
+    executor = present_config(former)["executor"]
+    assert executor == {
+        "_target_": "mezzotint.sim.execution.stages.Stages",
+        "stages": "disaggregated",
+        "handover": "background",
+    }
+    assert former["executor"]["stages"] == "apart"
+    stages = [{"component": "denoiser", "steps": 1, "max_degree": 1}]
+    assert present_config({"executor": executor | {"stages": stages}})["executor"]["stages"] == stages
+
+
 def test_run_with_a_plugin_of_a_former_name_stays() -> None:
     """A plug-in may be called as our folders once were; a run of the present version has a class of ours."""
     config = {

@@ -18,7 +18,7 @@ from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.sequential import Sequential
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.execution.static_batch import StaticBatch
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.protocols import GroupPolicy
@@ -30,7 +30,6 @@ from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
 from mezzotint.sim.scheduling.group_policies.tails import TailQuota
-from mezzotint.sim.scheduling.stages import StageScheduler
 from mezzotint.traces.arrivals.base import Schedule
 from mezzotint.traces.similarity.similarities import TextToText
 from tests.sim.lab import configured, engine, simulated
@@ -41,8 +40,7 @@ MODELS = {role: Model(role, 4, 64, 64) for role in ("large", "small")}
 
 
 def staged(policy: GroupPolicy) -> dict[str, Any]:
-    executor = Stages()
-    return {"executor": executor, "scheduler": StageScheduler(policy, Scaled(), executor)}
+    return {"executor": Stages(policy, Scaled())}
 
 
 SERVERS: dict[str, Callable[[], dict[str, Any]]] = {

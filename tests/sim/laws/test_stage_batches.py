@@ -18,14 +18,13 @@ from mezzotint.sim.core.plan import MISSING, Plan, whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import COMPLETED, Addons, Request
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.estimates import EstimateTable, Learnt, Scaled
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim import lab
-from tests.sim.execution.test_stage_addons import column, run_stages, spans
+from tests.sim.execution.stages.test_addons import column, run_stages, spans
 
 STEPS = 6
 
@@ -72,10 +71,9 @@ class Together(GroupPolicy):
 def run_batches(times: Sequence[float], step_s: Sequence[float], policy: GroupPolicy, **how: Any) -> Engine:
     count, parts = how.pop("count", 2), how.pop("parts", {})
     estimates, side, backend = how.pop("estimates", Scaled()), how.pop("side", 64), how.pop("backend", Batches)
-    executor = Stages(**how)
     run = lab.engine(
-        np.array(times), np.ones(len(times)), count, backend=backend(step_s), executor=executor,
-        scheduler=StageScheduler(policy, estimates, executor), use_model_shape=False,
+        np.array(times), np.ones(len(times)), count, backend=backend(step_s),
+        executor=Stages(policy, estimates, **how), use_model_shape=False,
         shapes=tuple(np.full(len(times), value, np.int32) for value in (side, side, STEPS)), **parts,
     )  # fmt: skip
     run.run()
@@ -110,7 +108,7 @@ class OldestFirst(Together):
     """Names the first to arrive as the first of the batch."""
 
     def decide(self, now_s: float) -> list[Launch]:
-        waiting = [] if self.view.claimed[0] else sorted(self.view.waiting, key=lambda each: each.number)
+        waiting = [] if self.view.claimed[0] else sorted(self.view.waiting, key=lambda item: item.submission_index)
         return [Launch(waiting[0], (0,), batch=tuple(waiting[1:]))] if waiting else []
 
 
@@ -240,7 +238,7 @@ class Told(Together):
 def test_policy_is_told_the_stage_of_all_that_leave_a_batch() -> None:
     """The batch of the second and third waits for GPU 0 when GPU 1 fails, which has both latents."""
     failures = Failures({1: [(3.0, 3.5)]})
-    run = run_batches([0.0] * 3, [1.0, 1.5, 2.0], Told(), stages="apart", parts={"controllers": [failures]})
+    run = run_batches([0.0] * 3, [1.0, 1.5, 2.0], Told(), stages="disaggregated", parts={"controllers": [failures]})
     assert column(run, "outcome") == [COMPLETED] * 3
     log = run.record.attempts
     assert log is not None
@@ -266,7 +264,7 @@ def test_request_that_begins_anew_leaves_the_batch_that_waits(fails: int) -> Non
     """The batch of the second and third waits for GPU 0 when the GPU with one of the latents fails."""
     failures = Failures({fails: [(3.0, 3.5)]})
     run = run_batches(
-        [0.0] * 3, [1.0, 1.5, 2.0], Regroups(), count=3, stages="apart", parts={"controllers": [failures]}
+        [0.0] * 3, [1.0, 1.5, 2.0], Regroups(), count=3, stages="disaggregated", parts={"controllers": [failures]}
     )
     assert column(run, "outcome") == [COMPLETED] * 3
     log = run.record.attempts
@@ -279,7 +277,7 @@ def test_request_that_begins_anew_leaves_the_batch_that_waits(fails: int) -> Non
     ("parts", "said"),
     [
         ({"side": [64, 128]}, "expected the same model, size and stage"),
-        ({"stages": "apart"}, "of a denoiser"),
+        ({"stages": "disaggregated"}, "of a denoiser"),
     ],
 )
 def test_unlike_requests_are_no_batch(parts: dict[str, Any], said: str) -> None:
@@ -312,7 +310,7 @@ def test_request_from_an_image_is_in_no_batch_with_one_from_noise() -> None:
     """Its image is encoded in its first step, which takes longer."""
     with pytest.raises(SimulationError, match="both or none from an image"):
         run_batches([0.0, 0.0], [1.0, 1.5], Together(2), parts={"frontend": SomeImages()})
-    run = run_batches([0.0] * 2, [1.0, 1.5], Denoises(), stages="apart", parts={"frontend": SomeImages()})
+    run = run_batches([0.0] * 2, [1.0, 1.5], Denoises(), stages="disaggregated", parts={"frontend": SomeImages()})
     assert column(run, "outcome") == [COMPLETED] * 2
 
 
@@ -470,7 +468,7 @@ def test_tetriserve_batches_requests_without_a_gpu_if_no_deadline_suffers() -> N
     gaps=st.lists(st.integers(0, 8), min_size=1, max_size=10),
     limit_s=st.sampled_from([12.0, 20.0, 60.0, 1000.0]),
     max_batch=st.integers(2, 4),
-    how=st.sampled_from([{}, {"stages": "apart"}, {"migration_s": 1.0}, {"launch_s": 0.5, "forming_s": 1.0}]),
+    how=st.sampled_from([{}, {"stages": "disaggregated"}, {"migration_s": 1.0}, {"launch_s": 0.5, "forming_s": 1.0}]),
 )
 def test_tetriserve_serves_every_request_once_in_batches(
     gaps: list[int], limit_s: float, max_batch: int, how: dict[str, Any]

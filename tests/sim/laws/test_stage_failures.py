@@ -15,7 +15,7 @@ from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull
@@ -29,10 +29,9 @@ from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
 from mezzotint.sim.scheduling.group_policies.tails import TailQuota
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe
-from mezzotint.sim.scheduling.stages import StageScheduler
-from tests.sim.execution.test_stage_addons import column, run_stages, spans
+from tests.sim.execution.stages.test_addons import column, run_stages, spans
+from tests.sim.execution.stages.test_life import STEPS, ByDegree, attempts
 from tests.sim.lab import engine, simulated
-from tests.sim.scheduling.test_stages import STEPS, ByDegree, attempts
 
 
 class Encodes(ByDegree):
@@ -50,10 +49,10 @@ def run_failing(
 ) -> Engine:
     """A finished run of requests of STEPS steps on GPUs that fail; a load takes 3 s."""
     limit_s, sides = how.pop("limit_s", None), how.pop("sides", [64] * len(step_s[1]))
-    backend, executor = how.pop("backend", ByDegree)(step_s, 3.0), Stages(**how)
+    backend = how.pop("backend", ByDegree)(step_s, 3.0)
     run = engine(
-        times, [each * STEPS for each in step_s[1]], count, backend=backend, executor=executor,
-        scheduler=StageScheduler(policy, Scaled(), executor), controllers=[failures], use_model_shape=False,
+        times, [each * STEPS for each in step_s[1]], count, backend=backend,
+        executor=Stages(policy, Scaled(), **how), controllers=[failures], use_model_shape=False,
         shapes=tuple(np.array(column, np.int32) for column in (sides, sides, [STEPS] * len(sides))),
     )  # fmt: skip
     if limit_s is not None:
@@ -205,7 +204,7 @@ POLICIES: dict[str, Callable[[], GroupPolicy]] = {
     "super-p95": lambda: SuperP95(quota(), 2),
     "central-pull": lambda: CentralPull(quota(), 2),
     "pools": lambda: Pools({"text-encoder": 1, "denoiser": 2, "vae": 1}),
-    "together": Pools,
+    "colocated": Pools,
     "tridentserve": lambda: TridentServe(period_s=20.0),
 }
 
@@ -217,10 +216,10 @@ POLICIES: dict[str, Callable[[], GroupPolicy]] = {
     lost=st.sampled_from(["again", "failed"]),
     mean_up_s=st.floats(20.0, 100.0),
     migration_s=st.sampled_from([0.0, 1.0]),
-    apart=st.booleans(),
+    disaggregated=st.booleans(),
 )
 def test_every_policy_survives_gpu_failures_at_any_time(
-    name: str, seed: int, lost: Any, mean_up_s: float, migration_s: float, apart: bool
+    name: str, seed: int, lost: Any, mean_up_s: float, migration_s: float, disaggregated: bool
 ) -> None:
     """The engine raises if a request is lost, ends twice, or its attempts do not add up to it."""
     rng = np.random.default_rng(seed)
@@ -229,7 +228,7 @@ def test_every_policy_survives_gpu_failures_at_any_time(
     costs = {1: step_s.tolist(), 2: (0.6 * step_s).tolist(), 4: (0.4 * step_s).tolist()}
     failures = Failures(mean_up_s=mean_up_s, mean_down_s=4.0, lost=lost)
     limit_s = rng.choice([10.0, 30.0, 100.0], rows).tolist()
-    how: dict[str, Any] = {"stages": "apart"} if apart or name in ("tridentserve", "pools") else {}
+    how: dict[str, Any] = {"stages": "disaggregated"} if disaggregated or name in ("tridentserve", "pools") else {}
     run = run_failing(
         np.cumsum(rng.exponential(1.0, rows)), costs, POLICIES[name](), 4, failures, migration_s=migration_s,
         forming_s=0.5, limit_s=limit_s, sides=rng.choice([64, 128], rows).tolist(), **how,
@@ -244,7 +243,7 @@ def test_request_between_two_stages_returns_to_the_pool_of_its_first() -> None:
     outages: Outages = {0: [(3.0, 4.0)]}
     run = run_failing(
         [0.0, 0.0], {1: [1.0, 1.0]}, Pools({"text-encoder": 1, "denoiser": 1, "vae": "denoiser"}), 2, Failures(outages),
-        stages="apart", backend=Encodes,
+        stages="disaggregated", backend=Encodes,
     )  # fmt: skip
     log = run.record.attempts
     assert log is not None
@@ -257,7 +256,7 @@ def test_tridentserve_dispatches_a_restarted_request_from_its_first_stage() -> N
     """The late request waits between two stages, behind one in time, when the only GPU fails at 1.5 s."""
     run = run_failing(
         [0.0, 0.5], {1: [1.0, 1.0]}, TridentServe(), 1, Failures({0: [(1.5, 2.0)]}), limit_s=[0.5, 100.0],
-        stages="apart", backend=Encodes,
+        stages="disaggregated", backend=Encodes,
     )  # fmt: skip
     assert column(run, "outcome") == [COMPLETED] * 2
     assert column(run, "start_s")[0] > 5.0

@@ -13,10 +13,10 @@ from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.engine import Engine
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import NEVER, CostOf, GroupPolicy, Launch, Run, StageView, Stand
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.scheduling.group_policies.lab import (
     SIDES,
     STEP_S,
@@ -107,12 +107,12 @@ class Apart(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         waiting = list(self._view.waiting)
         self.expected_s += [(now_s, self._view.remaining_s(progress, 1)) for progress in waiting]
-        return [Launch(each, (each.number,), self.steps or each.left) for each in waiting]
+        return [Launch(each, (each.submission_index,), self.steps or each.left) for each in waiting]
 
 
 def apart(rows: list[tuple[float, str, int]], folder: Path, steps: int) -> tuple[Engine, Apart]:
     engine: Engine = assembled(rows, folder, "system=fixed-groups")[-1].engine
-    assert isinstance(engine.scheduler, StageScheduler)
+    assert isinstance(engine.scheduler, Stages)
     policy = engine.scheduler.group_policy = Apart(steps)
     engine.run()
     return engine, policy

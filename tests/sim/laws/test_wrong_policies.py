@@ -15,9 +15,8 @@ from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import UNPLANNED, WHOLE, Plan, Stage
-from mezzotint.sim.execution.stages import Stages
 from mezzotint.sim.frontend.cascade import Cascade
-from mezzotint.sim.protocols import Launch, StageCost
+from mezzotint.sim.protocols import Launch
 from mezzotint.sim.run.config.choices import gpus
 from mezzotint.sim.run.simulate import Outcome, simulate
 from mezzotint.traces.error import TraceError
@@ -36,7 +35,6 @@ FLUX = ("models=flux-dev-elastic", "cluster=h100", "cluster.count=8", "trace=tet
 LOAD = ("shapes=trace", "slo=[5]", "arrivals=poisson", "arrivals.rate_rpm=40")
 STAGES = ("system=rssp", *FLUX, *LOAD)
 TETRISERVE = ("system=tetriserve", *FLUX, *LOAD)
-MOVES = ("system=edf-best-fit", "executor.migration_s=0.1", *FLUX, *LOAD, "trace.requests=100")
 PATCHES = ("system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "trace.requests=60", *LOAD)
 
 
@@ -274,7 +272,7 @@ CONTROLLERS = [
     ),
     *of("controller", their.Controller, STAGES,
         ("OrdersRoles", {"act": lambda self, workers: self.cluster.change_role(workers[0], "large", 60.0)},
-         "orders GPUs to another role, .* scheduler=stages"),
+         "orders GPUs to another role, .* executor=stages"),
     ),
     *of("controller.rule", their.Rule, RENTED,
         ("WantsNan", {"wanted": returns(nan)}, "returned nan from wanted"),
@@ -319,8 +317,8 @@ POLICIES = [
          "raised FrozenInstanceError: .*'stages'"),
         ("SetsGroup", {"at_boundary": lambda self, progress, now_s: setattr(progress, "group", None)},
          "raised FrozenInstanceError: .*'group'"),
-        ("SetsView", {"bind": lambda self, run, view: setattr(view, "moves_are_free", True)},
-         "raised FrozenInstanceError: .*'moves_are_free'"),
+        ("SetsView", {"bind": lambda self, run, view: setattr(view, "estimates_are_exact", True)},
+         "raised FrozenInstanceError: .*'estimates_are_exact'"),
         ("SetsClaims", decides(lambda self, now_s: self.view.claimed.__setitem__(0, 0)), "changes StageView.claimed"),
         ("PopsClaims", decides(lambda self, now_s: self.view.claimed.pop()), "changes StageView.claimed"),
         ("ClearsWaiting", decides(lambda self, now_s: self.view.waiting.clear()), "raised AttributeError: .*'clear'"),
@@ -364,21 +362,6 @@ POLICIES = [
     *of("latency_predictor", their.LatencyPredictor, PATCHES,
         ("NegativeLatency", {"step_s": returns(-1.0)}, "returned -1.0 from step_s"),
         ("NanLatency", {"step_s": returns(nan)}, "returned nan from step_s"),
-    ),
-    *of("executor", Stages, MOVES,
-        ("NegativeMoves", {"moves_are_free": False, "move_s": returns(-1.0)},
-         r"returned -1.0 from move_s for the request in row \d+"),
-        ("NanMoves", {"moves_are_free": False, "move_s": returns(nan)},
-         r"returned nan from move_s for the request in row \d+"),
-    ),
-    *of("executor", Stages, STAGES,
-        ("FreeStages", {"cost": returns(StageCost(0.0, 0.0, 0.0, 100.0))},
-         "ran 50 steps of the request in row 0 in 0.0 s"),
-        ("FewStages", {"stages_of": returns((Stage(WHOLE, 1),))},
-         r"gives the request in row 0 stages with \[1\] denoising steps"),
-    ),
-    *of("executor", Stages, TETRISERVE,
-        ("NoDegree", {"max_degree": returns(0)}, "returned 0 from max_degree for the request in row"),
     ),
 ]  # fmt: skip
 
@@ -505,7 +488,7 @@ def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest
 @pytest.mark.parametrize("controller", ["modm-throughput", "timetable", "one-group", "autoscale-utilisation"])
 def test_controllers_of_roles_and_rentals_are_refused_beside_stages(controller: str) -> None:
     more = {"timetable": ["controller.at={60:{large:4}}"]}.get(controller, [])
-    with pytest.raises(ConfigError, match=r"controller: found .* scheduler=stages gives every stage any GPU"):
+    with pytest.raises(ConfigError, match=r"controller: found .* executor=stages gives every stage any GPU"):
         simulated(*STAGES, f"controller={controller}", *more)
 
 

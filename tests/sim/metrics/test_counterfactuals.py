@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mezzotint.sim.metrics.counterfactuals import _listed, counterfactuals
+from mezzotint.sim.metrics.counterfactuals import _read_list, counterfactuals
 from mezzotint.sim.metrics.header import rests_on
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import simulate
@@ -30,7 +30,7 @@ def tried(*words: str) -> dict[str, dict[str, Any]]:
 
 
 def test_every_listed_change_is_of_a_shipped_design_and_makes_a_valid_configuration() -> None:
-    assert {row["words"] for row in _listed()} == ON.keys()
+    assert {row["words"] for row in _read_list()} == ON.keys()
     for words, overrides in ON.items():
         config = configured(*overrides)
         found = dict(counterfactuals({"models": [], "cache": {}}, config))

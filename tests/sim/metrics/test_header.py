@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mezzotint.sim.metrics.header import MAX_LINE, MAX_RUN_LINE, Header, header, run_line, shared, unlike_work
+from mezzotint.sim.metrics.header import MAX_LINE, MAX_RUN_LINE, Header, header, run_line, split_rows, unlike_work
 
 MODEL = {
     **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
@@ -74,7 +74,7 @@ def test_work_is_unlike_by_images_and_not_by_gpu_or_engine(change: dict[str, Any
 
 
 def test_shared_rows_are_those_of_all_runs() -> None:
-    common, differing = shared([headed(), headed(), headed(state=STATE | {"cache_start": None})])
+    common, differing = split_rows([headed(), headed(), headed(state=STATE | {"cache_start": None})])
     assert [name for name, _ in differing] == ["state"]
     assert [values[0] == values[1] != values[2] for _, values in differing] == [True]
     assert {name for name, _ in common} | {"state"} == {name for name, _ in headed().rows}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.plan.options import Options
-from mezzotint.sim.plan.traffic import LEAD_S, PERIODS, Traffic, find_starts, find_traffic, repeated
+from mezzotint.sim.plan.traffic import LEAD_S, PERIODS, Traffic, find_starts, find_traffic, repeat
 from mezzotint.traces.table.trace import Trace, make, read
 
 
@@ -58,6 +58,6 @@ def test_log_that_is_short_for_a_controller_is_said_and_a_built_in_trace_grows(t
 
 def test_repeated_requests_come_in_order_with_ids_of_their_own() -> None:
     once: Trace = make({"request_id": ["a", "b"], "arrival_s": [0.0, 3.0], "steps": [5, 9]}, name="t", source="test")
-    twice = repeated(once, 2)
+    twice = repeat(once, 2)
     assert twice.column("steps").tolist() == [5, 9, 5, 9]
     assert twice.arrival_s.tolist() == [0, 3, 4, 7]

@@ -13,7 +13,7 @@ import pytest
 
 from mezzotint.sim.report.figures import charts
 from mezzotint.sim.report.figures.palette import series_styles
-from mezzotint.sim.report.interactive import ALWAYS, Chart, picture, svg
+from mezzotint.sim.report.interactive import UNFILTERED_SERIES, Chart, picture, svg
 from mezzotint.sim.report.runs import Run, latency_quantiles, load_runs
 
 Fabricate = Callable[..., Path]
@@ -41,7 +41,7 @@ def test_every_figure_draws_all_its_series_in_their_colours(chart: str, sweep: l
     panels = getattr(charts, chart)(sweep)
     systems = {"nirvana", "modm-throughput"} if chart == "hits" else {run.series for run in sweep}
     assert panels
-    assert all(set(rows_of(panel).series) - {ALWAYS} == systems for panel in panels)
+    assert all(set(rows_of(panel).series) - {UNFILTERED_SERIES} == systems for panel in panels)
     image = svg(picture(panels, series_styles(sweep))).decode().lower()
     assert chart == "hits" or all(style.colour.lower() in image for style in series_styles(sweep).values())
 
@@ -81,7 +81,7 @@ def test_numbers_are_drawn_against_the_rate(sweep: list[Run]) -> None:
     for panel in (*charts.slo(sweep), *charts.throughput(sweep)):
         rows = rows_of(panel)
         assert set(rows.x) == {6.0, 16.0}
-        assert (rows[rows.series != ALWAYS].low <= rows[rows.series != ALWAYS].high).all()
+        assert (rows[rows.series != UNFILTERED_SERIES].low <= rows[rows.series != UNFILTERED_SERIES].high).all()
     assert [panel.title for panel in charts.slo(sweep)] == ["SLO 2x standalone latency", "SLO 4x standalone latency"]
 
 

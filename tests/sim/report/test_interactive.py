@@ -15,7 +15,7 @@ import vl_convert
 
 from mezzotint.sim.report.figures.palette import SeriesStyle
 from mezzotint.sim.report.interactive import (
-    ALWAYS,
+    UNFILTERED_SERIES,
     VEGA_LITE,
     Chart,
     Field,
@@ -64,7 +64,7 @@ def test_highlight_dims_the_other_series() -> None:
 
 
 def test_series_of_always_is_neither_hidden_nor_dimmed() -> None:
-    frame = pd.concat([FRAME, FRAME.iloc[:2].assign(series=ALWAYS)])
+    frame = pd.concat([FRAME, FRAME.iloc[:2].assign(series=UNFILTERED_SERIES)])
     (left,) = marks(drawn(lines(frame, X, Y, STYLES), shown=[], lit="a"), "line mark")
     assert 'opacity="0.12"' not in left
 

@@ -15,7 +15,7 @@ from mezzotint.sim.core.culprit import has_outsiders
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.protocols import Delay, FrontEnd, GroupPolicy, Launch, Scheduler, StageCost, Steps
-from mezzotint.sim.run.config.checked_calls import Broken, checked_calls, law_of
+from mezzotint.sim.run.config.checked_calls import Broken, check_calls, law_of
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
 from mezzotint.sim.scheduling.fcfs import Fcfs
@@ -72,7 +72,7 @@ class Slow:
 
 @pytest.mark.parametrize("took_s", [-1.0, None, nan])
 def test_slotted_class_is_checked_under_its_own_name(took_s: Any) -> None:
-    part = checked_calls(Slow(took_s), FrontEnd)
+    part = check_calls(Slow(took_s), FrontEnd)
     assert isinstance(part, Slow)
     assert type(part).__qualname__ == "Slow"
     with pytest.raises(SimulationError, match=rf"Slow returned {took_s} from admit; expected float at least 0"):
@@ -88,7 +88,7 @@ def test_frozen_class_is_checked() -> None:
             return -1
 
     with pytest.raises(SimulationError, match="Frozen returned -1"):
-        checked_calls(Frozen(), FrontEnd).admit(None, 0.0)
+        check_calls(Frozen(), FrontEnd).admit(None, 0.0)
 
 
 def test_iterable_is_checked_item_by_item_as_it_is_taken() -> None:
@@ -101,7 +101,7 @@ def test_iterable_is_checked_item_by_item_as_it_is_taken() -> None:
                 taken.append(number)
                 yield number
 
-    launches = checked_calls(Policy(), GroupPolicy).decide(0.0)
+    launches = check_calls(Policy(), GroupPolicy).decide(0.0)
     assert taken == []
     with pytest.raises(SimulationError, match="Policy returned 0 from decide; expected a Launch"):
         next(iter(launches))
@@ -109,13 +109,13 @@ def test_iterable_is_checked_item_by_item_as_it_is_taken() -> None:
 
 
 def test_part_checked_as_two_protocols_is_wrapped_once() -> None:
-    part = checked_calls(checked_calls(Slow(1.0), FrontEnd), FrontEnd)
+    part = check_calls(check_calls(Slow(1.0), FrontEnd), FrontEnd)
     assert type(part).__mro__.index(Slow) == 1
 
 
 def test_own_classes_are_not_wrapped() -> None:
     part = Fcfs()
-    assert type(checked_calls(part, Scheduler)) is Fcfs
+    assert type(check_calls(part, Scheduler)) is Fcfs
 
 
 @pytest.mark.parametrize("kind", [FrontEnd, Scheduler, Steps, Backend, Delay])

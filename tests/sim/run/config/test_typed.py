@@ -72,7 +72,7 @@ def test_assumption_that_json_cannot_hold_is_refused(value: str) -> None:
         simulated("trace.requests=20", override)
 
 
-@pytest.mark.parametrize("group", ["models", "frontend", "scheduler", "executor", "allocation"])
+@pytest.mark.parametrize("group", ["models", "frontend", "executor", "allocation"])
 def test_empty_required_group_is_refused(group: str) -> None:
     with pytest.raises(ConfigError, match=rf"{group}: .*expected one to be chosen"):
         check({**configured(), group: {}})

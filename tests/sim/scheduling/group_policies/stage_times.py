@@ -11,10 +11,9 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.sequential import Sequential
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy
 from mezzotint.sim.scheduling.estimates import Scaled
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 COMPONENTS = TEXT_ENCODER, DENOISER, VAE
@@ -65,12 +64,11 @@ def served(
     deadline_s: float = float("inf"),
     **executor: Any,
 ) -> Engine:
-    """Return a finished run of stages apart. Requests have 64 steps, so that a step's seconds are exact in binary."""
-    stages = Stages(stages="apart", **executor)
+    """Return a finished run of disaggregated stages, of requests of 64 steps: a step's seconds are exact in binary."""
     shapes = tuple(np.full(len(times), value, np.int32) for value in (64, 64, 64))
     run = engine(
         arrivals, [sum(row) for row in times], count, backend=StageTimes(times, weights, degrees),
-        scheduler=StageScheduler(policy, Scaled(), stages), executor=stages, shapes=shapes, use_model_shape=False,
+        executor=Stages(policy, Scaled(), stages="disaggregated", **executor), shapes=shapes, use_model_shape=False,
         gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory_bytes),
     )  # fmt: skip
     run.workload.limit_s[:] = type(run.workload.limit_s)("d", [deadline_s] * len(times))

@@ -1,4 +1,4 @@
-"""Stages on pools of GPUs: a tandem of queues, replicas if together, and the costs of hand-overs and loads."""
+"""Stages on pools of GPUs: a tandem of queues, replicas if colocated, and the costs of hand-overs and loads."""
 
 import numpy as np
 import pytest
@@ -38,8 +38,8 @@ def test_pools_of_one_gpu_without_handover_equal_a_tandem(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_together_equals_sequential_execution_to_the_bit(seed: int, count: int) -> None:
     arrivals, times = drawn(seed, 60)
-    together = served(arrivals, times, Pools(), count, migration_s=5.0)
-    assert finish_s(together).tolist() == finish_s(served_in_sequence(arrivals, times, count)).tolist()
+    colocated = served(arrivals, times, Pools(), count, migration_s=5.0)
+    assert finish_s(colocated).tolist() == finish_s(served_in_sequence(arrivals, times, count)).tolist()
 
 
 @pytest.mark.parametrize("handover", ["blocking", "background"])
@@ -78,8 +78,8 @@ def test_shared_pool_serves_a_request_of_its_own_before_its_queue() -> None:
     pools = {TEXT_ENCODER: 1, DENOISER: 1, VAE: TEXT_ENCODER}
     run = served([0.0] * 2, [(1.0, 4.0, 2.0)] * 2, Pools(pools), 2)
     assert finish_s(run).tolist() == [7.0, 11.0]
-    apart = served([0.0] * 2, [(1.0, 4.0, 2.0)] * 2, Pools({TEXT_ENCODER: 1, DENOISER: 1, VAE: DENOISER}), 2)
-    assert finish_s(apart).tolist() == [7.0, 13.0]
+    disaggregated = served([0.0] * 2, [(1.0, 4.0, 2.0)] * 2, Pools({TEXT_ENCODER: 1, DENOISER: 1, VAE: DENOISER}), 2)
+    assert finish_s(disaggregated).tolist() == [7.0, 13.0]
 
 
 def test_denoiser_on_a_group_of_gpus_is_as_much_faster() -> None:
@@ -87,18 +87,18 @@ def test_denoiser_on_a_group_of_gpus_is_as_much_faster() -> None:
     assert finish_s(served([0.0, 0.0], [(1.0, 8.0, 1.0)] * 2, pools, 6, degrees=(2, 4))).tolist() == [4.0, 6.0]
 
 
-def test_together_loads_what_does_not_fit_beside_the_others_and_pools_load_nothing() -> None:
+def test_colocated_stages_load_what_does_not_fit_beside_the_others_and_pools_load_nothing() -> None:
     weights = {TEXT_ENCODER: (6, 3.0), DENOISER: (8, 5.0), VAE: (1, 0.5)}
     times = [(1.0, 4.0, 1.0)] * 4
-    together = served([0.0] * 4, times, Pools(), 1, memory_bytes=10, weights=weights)
+    colocated = served([0.0] * 4, times, Pools(), 1, memory_bytes=10, weights=weights)
     # Text encoder and denoiser take turns in the memory; the VAE stays, until it is the one used least recently.
-    loads = together.record.request_columns["component_loads"].sum()
-    assert finish_s(together)[-1] == 24.0 + together.record.request_columns["load_s"].sum()
+    loads = colocated.record.request_columns["component_loads"].sum()
+    assert finish_s(colocated)[-1] == 24.0 + colocated.record.request_columns["load_s"].sum()
     assert loads >= 2 * 4
     fits = served([0.0] * 4, times, Pools(), 1, memory_bytes=15, weights=weights)
     assert finish_s(fits)[-1] == 24.0
-    apart = served([0.0] * 4, times, Pools(ONE_EACH), 3, memory_bytes=10, weights=weights)
-    assert apart.record.request_columns["component_loads"].sum() == 0
+    disaggregated = served([0.0] * 4, times, Pools(ONE_EACH), 3, memory_bytes=10, weights=weights)
+    assert disaggregated.record.request_columns["component_loads"].sum() == 0
 
 
 def test_component_larger_than_the_memory_is_loaded_at_every_step_and_drives_out_the_others() -> None:
@@ -159,7 +159,7 @@ def test_gauges_of_pools_add_up_to_those_of_the_cluster() -> None:
         (("group_policy.pools.denoiser=5",), r"group_policy\.pools: found 7 GPUs in pools of a cluster of 8"),
         (("group_policy.pools.vae=decoder",), r"group_policy\.pools\.vae: found decoder, expected a number of GPUs"),
         (("group_policy.degrees.denoiser=7",), r"group_policy\.degrees\.denoiser: found 7 in a pool of 6 GPUs"),
-        (("executor.stages=whole",), r"group_policy\.pools: found none for whole, .*executor\.stages=apart"),
+        (("executor.stages=whole",), r"group_policy\.pools: found none for whole, .*executor\.stages=disaggregated"),
     ],
 )
 def test_pools_that_are_not_the_cluster_are_refused(overrides: tuple[str, ...], message: str) -> None:

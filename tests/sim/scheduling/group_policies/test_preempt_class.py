@@ -95,8 +95,8 @@ def test_demoting_loses_no_request(tmp_path: Path) -> None:
     assert not (column(engine, "outcome") == FAILED).any()
 
 
-def test_request_aside_for_long_takes_an_idle_gpu_first(tmp_path: Path) -> None:
-    """A stream of small requests keeps the pressure up; the large one that was put aside still moves on."""
+def test_request_paused_for_long_takes_an_idle_gpu_first(tmp_path: Path) -> None:
+    """A stream of small requests keeps the pressure up; the large one that was paused still moves on."""
     rows = [(0.0, "L", 50), *((1.0 + 5.0 * number, "S", 50) for number in range(60))]
     words = [SYSTEM, "group_policy.give_way=pause", "group_policy.max_aside_s=1e6"]
     deadline_s = {"S": 1.0, "L": 1e4}

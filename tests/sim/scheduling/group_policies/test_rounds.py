@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.scheduling.group_policies.rounds import Rounds
+from tests.sim.execution.stages.test_life import run_stages
 from tests.sim.scheduling.group_policies.lab import STEP_S, column, poisson, profile, served, spans
-from tests.sim.scheduling.test_stages import run_stages
 
 DEADLINES = {"S": 15.0, "M": 40.0, "L": 90.0}
 

@@ -13,13 +13,12 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.central_pull import CentralPull, QueueBand
 from mezzotint.sim.scheduling.group_policies.super_p95 import SuperP95
 from mezzotint.sim.scheduling.group_policies.tails import TailQuota
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine
 
 STEPS = 5
@@ -43,15 +42,13 @@ def served(
     handling: Handling = NO_HANDLING,
 ) -> Engine:
     """Run requests of ``full_s`` seconds that arrive at ``times``."""
-    executor = Stages()
     run = engine(
         times,
         full_s,
         gpus,
         backend=EqualSteps(full_s),
         models={role: Model(role, STEPS, 64, 64) for role in ("large", "small")},
-        scheduler=StageScheduler(policy, Scaled(), executor),
-        executor=executor,
+        executor=Stages(policy, Scaled()),
         handling=handling,
     )
     run.run()

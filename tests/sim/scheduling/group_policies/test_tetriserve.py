@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from mezzotint.backends.base import Cost, Work
 from mezzotint.sim.core.request import COMPLETED, DISCARDED
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import GroupPolicy
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe, frontier, least_gpu_seconds, pack
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim import lab
 
 DEGREES = (1, 2, 4, 8)
@@ -48,7 +47,6 @@ def served(
     policy: GroupPolicy, times: Sequence[float], sides: Sequence[int], limits_s: Sequence[float], steps: int = 10
 ) -> Engine:
     """Serve requests of these sides in pixels and deadlines on 8 GPUs, and return the engine that ran."""
-    executor = Stages()
     side = np.array(sides, np.int32)
     engine = lab.engine(
         np.array(times), np.ones(len(times)), 8,
@@ -56,8 +54,7 @@ def served(
         shapes=(side, side, np.full(len(side), steps, np.int32)),
         use_model_shape=False,
         own_deadline_s=np.array(limits_s, float),
-        scheduler=StageScheduler(policy, Scaled(), executor),
-        executor=executor,
+        executor=Stages(policy, Scaled()),
     )  # fmt: skip
     engine.run()
     return engine

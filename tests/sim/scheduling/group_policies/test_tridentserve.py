@@ -44,7 +44,7 @@ def test_division_has_the_least_greatest_load(loads: list[int], gpus: int) -> No
 
 
 def test_components_that_fit_are_placed_together_and_others_where_they_load_least() -> None:
-    """Replicas balance themselves; apart, the best whole numbers of GPUs leave some idle."""
+    """Replicas balance themselves; disaggregated, the best whole numbers of GPUs leave some idle."""
     work_s, runs = {TEXT_ENCODER: 4.0, DENOISER: 60.0, VAE: 1.0}, dict.fromkeys((TEXT_ENCODER, DENOISER, VAE), 10.0)
     weights = {
         TEXT_ENCODER: ComponentWeights(6, 3.0), DENOISER: ComponentWeights(8, 5.0), VAE: ComponentWeights(1, 0.5)
@@ -104,7 +104,7 @@ def test_gpus_follow_the_load_from_stage_to_stage() -> None:
 
 
 def test_whole_requests_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"group_policy=tridentserve: found a stage of whole.*executor\.stages=apart"):
+    with pytest.raises(ConfigError, match=r"group_policy=tridentserve: found a stage of whole.*stages=disaggregated"):
         simulated("system=tridentserve", "executor.stages=whole", "trace.requests=5")
 
 

@@ -19,17 +19,16 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
 from mezzotint.sim.scheduling.groups import WorkerGroups
-from mezzotint.sim.scheduling.lookahead import Lookahead
-from mezzotint.sim.scheduling.stages import StageScheduler
+from tests.sim.execution.stages.test_life import StepByStep
 from tests.sim.lab import FixedTimes, engine, simulated
-from tests.sim.scheduling.test_stages import StepByStep
 
 STEPS = 4
 BEGIN_S, STEP_S, END_S = 0.25, 1.0, 0.5
@@ -81,10 +80,10 @@ def run_stages(
 ) -> Engine:
     """A finished run on ``gpus`` that run stages and ``servers`` that serve ControlNets."""
     parts = {name: how.pop(name) for name in ("gpu", "controllers") if name in how}
-    executor = Stages(**{"controlnet_placement": ServiceGpus() if servers else InlineControlNets()} | how)
+    how = {"controlnet_placement": ServiceGpus() if servers else InlineControlNets()} | how
     run = engine(
         times, np.ones(len(asked)), backend=AddonTimes(), roles=["large"] * gpus + [SERVER] * servers,
-        scheduler=StageScheduler(policy or EarliestDeadline(), Scaled(), executor), executor=executor,
+        executor=Stages(policy or EarliestDeadline(), Scaled(), **how),
         addons=asked.__getitem__, use_model_shape=False,
         shapes=tuple(np.full(len(asked), value, np.int32) for value in (64, 64, STEPS)), **parts,
     )  # fmt: skip

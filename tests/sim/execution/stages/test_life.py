@@ -14,14 +14,13 @@ from mezzotint.sim.core.plan import whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, Request
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import NEVER, CostOf, GroupPolicy, Launch, Run, StageView, Stand
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.group_policies.preempt_class import PreemptClass
-from mezzotint.sim.scheduling.stages import StageScheduler
 from tests.sim.lab import FixedTimes, engine, simulated
 
 STEPS = 6
@@ -64,10 +63,9 @@ def run_stages(
     """A finished run of requests of STEPS steps; deadlines and sides of images may be in ``how``, one for each."""
     limit_s, load_s = how.pop("limit_s", None), how.pop("load_s", 0.0)
     estimates, side = how.pop("estimates", Scaled()), how.pop("side", 64)
-    executor = Stages(**how)
     run = engine(
         times, [each * STEPS for each in step_s[1]], count, backend=ByDegree(step_s, load_s),
-        scheduler=StageScheduler(policy, estimates, executor), executor=executor,
+        executor=Stages(policy, estimates, **how),
         shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (side, side, STEPS)), use_model_shape=False,
     )  # fmt: skip
     if limit_s is not None:
@@ -180,10 +178,9 @@ def test_wrong_estimates_change_decisions_and_not_costs() -> None:
     step_s = {1: [6.0, 6.0], 2: [4.0, 4.0], 4: [2.0, 2.0]}
     found = {}
     for factor in (1.0, 100.0):
-        executor = Stages()
         run = engine(
-            [0.0, 0.0], [36.0, 36.0], 4, backend=ByDegree(step_s), executor=executor,
-            scheduler=StageScheduler(EarliestDeadline(), Scaled(factor), executor), use_model_shape=False,
+            [0.0, 0.0], [36.0, 36.0], 4, backend=ByDegree(step_s),
+            executor=Stages(EarliestDeadline(), Scaled(factor)), use_model_shape=False,
             shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)), deadline=1.1,
         )  # fmt: skip
         run.run()
@@ -206,7 +203,7 @@ class Abandons(EarliestDeadline):
     """Never launches the second request."""
 
     def decide(self, now_s: float) -> list[Launch]:
-        return [launch for launch in super().decide(now_s) if launch.progress.number != 1]
+        return [launch for launch in super().decide(now_s) if launch.progress.submission_index != 1]
 
 
 def test_request_that_is_never_launched_again_fails_with_the_reason() -> None:
@@ -315,10 +312,9 @@ class OnlyOne(GroupPolicy):
 
 
 def test_gpu_loads_the_model_that_it_lacks() -> None:
-    executor = Stages()
     run = engine(
-        [0.0, 0.0], [6.0, 6.0], 2, backend=ByDegree({1: [1.0, 1.0]}, load_s=7.0), executor=executor,
-        scheduler=StageScheduler(EarliestDeadline(), Scaled(), executor),
+        [0.0, 0.0], [6.0, 6.0], 2, backend=ByDegree({1: [1.0, 1.0]}, load_s=7.0),
+        executor=Stages(EarliestDeadline(), Scaled()),
         frontend=Direct("small"), use_model_shape=False,
         shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)),
     )  # fmt: skip
@@ -334,15 +330,14 @@ def test_gpu_loads_the_model_that_it_lacks() -> None:
 )
 def test_executor_that_logs_other_times_than_it_took_is_named(factor: float, said: str) -> None:
     class Misreports(Stages):
-        def ran(self, progress: Progress, attempt: Any) -> None:
-            super().ran(progress, attempt)
+        def _close(self, progress: Progress) -> None:
+            super()._close(progress)
             log = self._run.attempts()
             log.until_s[-1] = log.from_s[-1] + factor * (log.until_s[-1] - log.from_s[-1])
 
-    executor = Misreports()
     run = engine(
-        [0.0, 0.0], [6.0, 6.0], 1, backend=ByDegree({1: [1.0, 1.0]}), executor=executor, use_model_shape=False,
-        scheduler=StageScheduler(EarliestDeadline(), Scaled(), executor),
+        [0.0, 0.0], [6.0, 6.0], 1, backend=ByDegree({1: [1.0, 1.0]}), use_model_shape=False,
+        executor=Misreports(EarliestDeadline(), Scaled()),
         shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)),
     )  # fmt: skip
     with pytest.raises(SimulationError, match=said):
@@ -368,8 +363,8 @@ def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs(
     class Looks(EarliestDeadline):
         def arrived(self, progress: Progress, now_s: float) -> None:
             super().arrived(progress, now_s)
-            self.first = progress if progress.number == 0 else self.first
-            if progress.number:
+            self.first = progress if progress.submission_index == 0 else self.first
+            if progress.submission_index:
                 seen.append(self._view.remaining_s(self.first, 1))
 
     Looks.__slots__ = ()
@@ -378,10 +373,9 @@ def test_remaining_seconds_fall_with_each_step_of_a_request_that_runs(
 
 
 def test_artifact_is_fetched_after_the_model_is_loaded_and_once() -> None:
-    executor = Stages()
     run = engine(
-        [0.0], [6.0], 1, backend=ByDegree({1: [1.0]}, load_s=7.0), executor=executor, use_model_shape=False,
-        scheduler=StageScheduler(StepByStep(), Scaled(), executor), frontend=Direct("small", 0.5, fetch_s=2.0),
+        [0.0], [6.0], 1, backend=ByDegree({1: [1.0]}, load_s=7.0), use_model_shape=False,
+        executor=Stages(StepByStep(), Scaled()), frontend=Direct("small", 0.5, fetch_s=2.0),
         shapes=tuple(np.full(1, value, np.int32) for value in (64, 64, STEPS)),
     )  # fmt: skip
     run.run()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from mezzotint.sim.core.clock import Clock
+from mezzotint.sim.execution.stages.launches import LaunchState
 from mezzotint.sim.protocols import GroupPolicy, Rank, Stand
-from mezzotint.sim.scheduling.launches import Running
 
 OVER = Stand(idle=-1)
 """Of a decision that stands no longer: there are always more idle GPUs."""
@@ -33,13 +33,13 @@ class Lookahead:
     clock: Clock
     policy: GroupPolicy
     claimed: list[int]
-    end_at: Callable[[Running, int, float], None]
-    end_next: Callable[[Running], None]
-    standing: dict[Running, None]
+    end_at: Callable[[LaunchState, int, float], None]
+    end_next: Callable[[LaunchState], None]
+    standing: dict[LaunchState, None]
     _state: tuple[Rank, int] = field(init=False, default=((), 0), repr=False)
     """Rank of the first request that waits and number of idle GPUs, at the last review; one follows every start."""
 
-    def start(self, launch: Running) -> None:
+    def start(self, launch: LaunchState) -> None:
         """Run ``launch``, which starts, for as long as its decision stands."""
         stand = self.policy.stands(launch.progress, launch.gpus, launch.begin_s)
         # Else it was decided for a request that has lost its latent since, and ends where it was decided to.
@@ -52,7 +52,7 @@ class Lookahead:
                 if not launch.is_cut:
                     launch.steps = launch.standing_steps
 
-    def _take(self, launch: Running, stand: Stand) -> None:
+    def _take(self, launch: LaunchState, stand: Stand) -> None:
         launch.stand, launch.standing_steps = stand, _steps(launch, stand)
         launch.standing_s = launch.end_s(launch.standing_steps)
 
@@ -89,16 +89,16 @@ class Lookahead:
             if launch.mask & needed:
                 self._end(launch)
 
-    def _end(self, launch: Running) -> None:
+    def _end(self, launch: LaunchState) -> None:
         launch.stand, launch.is_cut = OVER, True
         self.end_next(launch)
 
-    def forget(self, launch: Running) -> None:
+    def forget(self, launch: LaunchState) -> None:
         """Take note that ``launch`` ended."""
         self.standing.pop(launch, None)
 
 
-def _steps(launch: Running, stand: Stand) -> int:
+def _steps(launch: LaunchState, stand: Stand) -> int:
     """Return the steps of ``launch`` up to the first boundary at which its decision may not stand."""
     every, left = launch.every, launch.progress.left
     steps = min(stand.steps, left)

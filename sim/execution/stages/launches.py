@@ -20,7 +20,7 @@ NEARLY = 1e-6
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class LaunchState:
     """A launch from the decision to its end.
 
     Attributes:
@@ -165,7 +165,7 @@ class Past:
     Instants are sums of steps, so two launches may be at one boundary together, and an ulp apart at the one before.
     """
 
-    launch: Running
+    launch: LaunchState
     behind: int
     stamp: int
 
@@ -208,22 +208,22 @@ class Turns:
     starts, or one that was delayed reaches its first boundary. At all others the turns are those of the last stamps.
 
     Attributes:
-        standing: the launches that run on over boundaries while their decision stands (sim.scheduling.lookahead).
+        standing: the launches that run on over boundaries while their decision stands (`Lookahead`).
     """
 
     clock: Clock
-    standing: dict[Running, None] = field(default_factory=dict)
-    _taking: Running | None = field(init=False, default=None, repr=False)
+    standing: dict[LaunchState, None] = field(default_factory=dict)
+    _taking: LaunchState | None = field(init=False, default=None, repr=False)
     """The launch whose turn it is."""
     _stamps: int = field(init=False, default=0, repr=False)
     _at_s: float = field(init=False, default=-inf, repr=False)
     """The instant of what follows."""
-    _turns: dict[Running, Turn] = field(init=False, default_factory=dict, repr=False)
+    _turns: dict[LaunchState, Turn] = field(init=False, default_factory=dict, repr=False)
     """The turns that were asked for."""
-    _unstamped: list[Running] | None = field(init=False, default=None, repr=False)
+    _unstamped: list[LaunchState] | None = field(init=False, default=None, repr=False)
     """The launches that pass a boundary and have no new stamp yet, the last turn first; None before the first stamp."""
 
-    def queue(self, launch: Running) -> None:
+    def queue(self, launch: LaunchState) -> None:
         """Stamp ``launch``, which is queued now."""
         if self.standing:
             self.pass_boundaries()
@@ -231,7 +231,7 @@ class Turns:
         launch.queued_s = launch.dispatched_s = self.clock._now
         self._stamp(launch)
 
-    def _stamp(self, launch: Running) -> None:
+    def _stamp(self, launch: LaunchState) -> None:
         launch.stamp = self._stamps
         self._stamps += 1
 
@@ -255,7 +255,7 @@ class Turns:
         """The turn that is being taken; LAST between two instants."""
         return LAST if self._taking is None else self.of(self._taking)
 
-    def take(self, launch: Running) -> None:
+    def take(self, launch: LaunchState) -> None:
         """Begin the turn of ``launch``."""
         self._taking = launch
         if launch in self.standing:  # its turn is that of the boundary, and after its end it stands no longer
@@ -267,17 +267,17 @@ class Turns:
         if self._at_s == self.clock._now and self._unstamped:
             self.pass_boundaries()
 
-    def _at_boundary(self) -> list[Running]:
+    def _at_boundary(self) -> list[LaunchState]:
         """Return the standing launches that pass a boundary at this instant, or end at it."""
         now_s = self.clock._now
         return [launch for launch in self.standing if launch.boundary_s <= now_s and launch.boundary_at(now_s)]
 
-    def passing_later(self) -> list[Running]:
+    def passing_later(self) -> list[LaunchState]:
         """Return the launches whose turn to pass a boundary at this instant is yet to come."""
         now_s = self.clock._now
         return [each for each in self._at_boundary() if each.ends_s > now_s and self.of(each) > self.present]
 
-    def of(self, launch: Running) -> Turn:
+    def of(self, launch: LaunchState) -> Turn:
         """Return the turn of ``launch``, which ends or passes a boundary at this instant."""
         self._begin_instant()
         turn = self._turns.get(launch)
@@ -285,7 +285,7 @@ class Turns:
             turn = self._turns[launch] = self._turn(launch)
         return turn
 
-    def _turn(self, launch: Running) -> Turn:
+    def _turn(self, launch: LaunchState) -> Turn:
         # A move, and a stage without steps, count as one step.
         if launch.cost is None or not launch.cost.step_s:
             return launch.begin_s, launch.dispatched_s, Past(launch, 1, launch.stamp)

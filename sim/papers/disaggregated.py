@@ -1,4 +1,4 @@
-"""`mezzotint reproduce apart`: stages on GPUs of their own or together, compared with measurements of others."""
+"""`mezzotint reproduce disaggregated`: disaggregated and colocated stages, compared with measurements of others."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -56,7 +56,7 @@ class Setup:
         memory = "null" if memory_bytes is None else memory_bytes
         kind = f"{{name: {gpu}, memory_bytes: {memory}, active_w: null, idle_w: null, source: not used}}"
         return [
-            f"system={'pools' if self.pools else 'together'}",
+            f"system={'pools' if self.pools else 'colocated'}",
             f"cluster.pools=[{{gpu: {kind}, count: {self.gpus}}}]",
             "cluster=pools",
             "models=qwen-image-2512",
@@ -84,7 +84,7 @@ class Setup:
     def division(self) -> str:
         """The division of its GPUs, such as 1:6:1, in the order of the plan."""
         if not self.pools:
-            return f"{self.gpus} together"
+            return f"{self.gpus} colocated"
         sharing: dict[str, list[str]] = {}
         for name, shared in self.pools.items():
             sharing.setdefault(shared if isinstance(shared, str) else name, []).append(name)
@@ -125,7 +125,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The content of conf/data/apart.yaml: profiles by model, GPUs' bytes of memory (None holds all), setups, cells."""
+    """conf/data/disaggregated.yaml: profiles by model, bytes of memory by GPU (None holds all), setups and cells."""
 
     profiles: Mapping[str, dict[str, Any]]
     gpus: Mapping[str, int | None]
@@ -135,12 +135,12 @@ class Inputs:
     not_run: Mapping[str, str]
 
 
-INPUTS: Inputs = read_data(DATA / "apart.yaml", Inputs)
+INPUTS: Inputs = read_data(DATA / "disaggregated.yaml", Inputs)
 
 
 def compare(check: Check = False, output: Output = RESULTS) -> int:
-    """Replay stages on GPUs of their own and together, compare them with LightX2V's, DisagFusion's and vLLM-Omni's
-    measurements, and write apart.md, .json and .svg. It takes a minute.
+    """Replay disaggregated and colocated stages, compare them with LightX2V's, DisagFusion's and vLLM-Omni's
+    measurements, and write disaggregated.md, .json and .svg. It takes a minute.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
@@ -261,4 +261,4 @@ def draw(facts: Results) -> dict[str, Figure]:
     return {"": figure}
 
 
-STUDY = Study("apart", comparisons, draw, values=lambda facts: {"compared": comparisons(facts)})
+STUDY = Study("disaggregated", comparisons, draw, values=lambda facts: {"compared": comparisons(facts)})

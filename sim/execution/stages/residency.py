@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import Backend, ComponentWeights
-from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
+from mezzotint.sim.core.plan import COMPONENTS
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Residency:
     backend: Backend
     memory_bytes: int | None
     placed: dict[int, Sequence[str]] = field(default_factory=dict)
-    _held: dict[int, dict[tuple[str, str], int]] = field(init=False, default_factory=dict, repr=False)
+    _resident: dict[int, dict[tuple[str, str], int]] = field(init=False, default_factory=dict, repr=False)
     _weights: dict[tuple[str, str], ComponentWeights | None] = field(init=False, default_factory=dict, repr=False)
 
     def weights(self, model: str, component: str) -> ComponentWeights | None:
@@ -38,32 +38,32 @@ class Residency:
         return max(sum(self._load_s(gpu, model, component) for component in components) for gpu in gpus)
 
     def forget(self, gpu: int) -> None:
-        """Let ``gpu`` hold what it held at the start: it failed, and its repair loads that."""
-        self._held.pop(gpu, None)
+        """Restore what ``gpu`` held at the start: it failed, and its repair loads that."""
+        self._resident.pop(gpu, None)
 
     def _load_s(self, gpu: int, model: str, component: str) -> float:
         key, weights, memory_bytes = (model, component), self.weights(model, component), self.memory_bytes
         if weights is None or memory_bytes is None:
             return 0.0
-        held = self._held.get(gpu)
-        if held is None:
-            held = self._held[gpu] = self._at_start(gpu, model, memory_bytes)
-        if key in held:
-            held[key] = held.pop(key)  # most recently used last
+        resident = self._resident.get(gpu)
+        if resident is None:
+            resident = self._resident[gpu] = self._at_start(gpu, model, memory_bytes)
+        if key in resident:
+            resident[key] = resident.pop(key)  # most recently used last
             return 0.0
         # It streams through the whole memory, which drives out the others and leaves nothing of itself
         # (test_component_larger_than_the_memory_is_loaded_at_every_step_and_drives_out_the_others).
         if weights.bytes > memory_bytes:
-            held.clear()
+            resident.clear()
             return 0.0
-        while sum(held.values()) + weights.bytes > memory_bytes:
-            del held[next(iter(held))]
-        held[key] = weights.bytes
+        while sum(resident.values()) + weights.bytes > memory_bytes:
+            del resident[next(iter(resident))]
+        resident[key] = weights.bytes
         return weights.load_s
 
     def _at_start(self, gpu: int, model: str, memory_bytes: int) -> dict[tuple[str, str], int]:
-        components = self.placed.get(gpu, (TEXT_ENCODER, DENOISER, VAE))
-        known = {(model, each): self.weights(model, each) for each in components}
-        held = {key: weights.bytes for key, weights in known.items() if weights is not None}
+        components = self.placed.get(gpu, COMPONENTS)
+        known = {(model, component): self.weights(model, component) for component in components}
+        resident = {key: weights.bytes for key, weights in known.items() if weights is not None}
         # Which of them would be there is not known; none is the cautious answer, and is paid once.
-        return held if sum(held.values()) <= memory_bytes else {}
+        return resident if sum(resident.values()) <= memory_bytes else {}

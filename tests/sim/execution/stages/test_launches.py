@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
-from tests.sim.scheduling.test_stages import STEP_S, StepByStep, attempts, run_stages
+from tests.sim.execution.stages.test_life import STEP_S, StepByStep, attempts, run_stages
 
 
 def brute_force(asked: list[tuple[int, str, int]], fit: Any, count: int, steps: int, **how: Any) -> list[Any]:

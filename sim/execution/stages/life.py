@@ -1,142 +1,160 @@
-"""Scheduling of stages: a policy gives each stage its GPUs anew at every boundary (``scheduler=stages``).
+"""The life of a launch: stages on groups of GPUs, which may be chosen anew at every boundary (``executor=stages``).
 
-How a launch lives:
+::
+
+    WAITING -decide-> CLAIMED -its GPUs are idle-> [MOVING -> CLAIMED] -> PREPARING -> RUNNING -end-> WAITING
+                                                                                          last stage -> answered
+    RUNNING -boundary, the decision stands-> RUNNING         any with GPUs -one of them fails-> lost
 
 1. Decision. After each event the policy decides. A launch that it returns leaves ``waiting``, claims its GPUs at once,
    and queues (``_claim``). A claim tells the next decision; it does not keep others from claiming the same GPU.
 2. Start. After all events of the instant the queue is tried in the order of decision (``_dispatch``). A launch starts
    once its own GPUs are idle (``_start``); one that cannot start lets later ones pass. If its latent must move first,
-   the move holds the old and the new GPUs, and the launch queues again at its end (``_move``, ``_moved``). Whenever
-   something started, the policy decides again.
+   the move holds the old and the new GPUs, and the launch queues again at its end (``_move``, ``_moved``). Then its
+   group forms and loads what it lacks (`Preparation`). Whenever something started, the policy decides again.
 3. Run. The rule of the policy holds at every boundary, but a launch runs on over its boundaries while the decision on
-   it stands (sim.scheduling.lookahead). ``Running.ends_s`` is its end as things stand. The clock has a call at each
-   instant at which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a
-   boundary at one instant take turns as if each had been decided anew at its last boundary (sim.scheduling.launches).
-   So results do not depend on how many steps a launch has.
+   it stands (`Lookahead`). ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at
+   which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
+   one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
+   how many steps a launch has.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
    enters its next stage or is answered, and the policy decides again.
-5. Record. Launches that follow each other on the same GPUs are one attempt. It is recorded when something else
-   happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
+5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
+   else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
-6. Failure. A GPU that fails ends its launch at once (``_abort``). Launches that have not started stay queued, and
+6. Failure. A GPU that fails ends its launch at once (``abort``). Launches that have not started stay queued, and
    requests whose latent was there begin anew.
+
+One instant, in the order of the clock::
+
+    COMPLETION  the launches that end or pass a boundary, in their turns: record, free the GPUs, decide
+    INSERTION   answers (``_complete``)
+    CONTROL     failures and repairs
+    ARRIVAL     new requests: decide
+    DISPATCH    ticks of the policy; then launches start in the order of decision, and it decides again until none does;
+                who is at a boundary and did not start has paused
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Literal
 
-from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock
-from mezzotint.sim.core.culprit import caller, class_name
+from mezzotint.settings.ranges import Bandwidth, Count, Seconds
+from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
+from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import check_one_kind
 from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
-from mezzotint.sim.core.worker import Worker
-from mezzotint.sim.protocols import Estimates, GroupPolicy, Launch, Run, Scheduler, StageCost, StageExecutor
-from mezzotint.sim.scheduling.launches import Running, Turns
-from mezzotint.sim.scheduling.lookahead import Lookahead
+from mezzotint.sim.core.worker import DOWN, Worker
+from mezzotint.sim.execution.stages.account import Account
+from mezzotint.sim.execution.stages.addons import StageAddons
+from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, StageCosts
+from mezzotint.sim.execution.stages.launches import LaunchState, Turns
+from mezzotint.sim.execution.stages.lookahead import Lookahead
+from mezzotint.sim.execution.stages.preparation import Preparation
+from mezzotint.sim.execution.stages.pulled import Pulled
+from mezzotint.sim.execution.stages.residency import Residency
+from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
+from mezzotint.sim.protocols import (
+    ControlNetPlacement,
+    Estimates,
+    Executor,
+    GroupPolicy,
+    Launch,
+    LoraLoading,
+    Run,
+    Scheduler,
+    StageCost,
+)
 
-
-class Claims(list[int]):
-    """Launches that hold each GPU, which policies may read and not change; reading is as fast as a list's."""
-
-    __slots__ = ()
-
-    def add(self, gpu: int, count: int) -> None:
-        """Count ``count`` more launches on ``gpu``, for the scheduler alone."""
-        super().__setitem__(gpu, self[gpu] + count)
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise SimulationError(
-            f"{caller()} changes StageView.claimed; a group policy claims GPUs by the launches that it returns"
-        )
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = extend = insert = pop = remove = clear = sort = reverse = _refuse  # type: ignore[assignment]
-
-
-@dataclass(slots=True)
-class Track:
-    """What the scheduler keeps of a request.
-
-    Attributes:
-        costs: estimated costs of the present stage by parallel degree, as far as they were asked for and cannot change.
-        degrees: parallel degrees of the present stage; empty until they are asked for.
-        attempt: its attempt that runs, or ended and may go on with the next launch; None without one. The first request
-            of a batch has the attempt of all.
-    """
-
-    costs: dict[int, StageCost] = field(default_factory=dict)
-    degrees: Sequence[int] = ()
-    attempt: Attempt | None = None
-
-    def forget_stage(self) -> None:
-        """Forget costs and degrees, which are those of the stage before."""
-        self.costs, self.degrees = {}, ()
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The scheduler as its group policy sees it (mezzotint.sim.protocols.StageView): nothing in it can be set."""
-
-    waiting: Mapping[Progress, None]
-    claimed: Sequence[int]
-    moves_are_free: bool
-    estimates_are_exact: bool
-    idle: Callable[[], list[int]]
-    degrees: Callable[[Progress], Sequence[int]]
-    cost: Callable[..., StageCost]
-    remaining_s: Callable[[Progress, int], float]
-    interrupt: Callable[[Progress], None]
-    ask_again: Callable[[], None]
-    place: Callable[[Sequence[int], Sequence[str]], None]
-    discard: Callable[[Progress, str], None]
-    decide_at: Callable[[float], None]
+TEXT_BYTES = 512 * 4096 * 2
+"""Bytes of a prompt's embeddings: 512 tokens of T5-XXL at 2 bytes (FLUX, SD3, Wan)."""
 
 
 @dataclass(slots=True)
-class StageScheduler(Scheduler):
-    """The group policy decides, this scheduler keeps time: launches, boundaries, moves and claims.
+class Stages(Executor, Scheduler):
+    """Run stages on groups of any GPUs, which a group policy chooses anew at every boundary. It is its own scheduler.
 
-    After every event the policy decides. Its launches claim their GPUs at once. They start after all events of the
-    instant, in the order of decision, each as soon as all its GPUs are idle; then the policy decides again, until
-    nothing more starts. A launch is never interrupted within a step.
+    Without a group policy a scheduler gives each request to a worker, and its stages run there one after another. Then
+    a run is that of ``executor=sequential`` (test_pulled_requests_run_as_sequential).
+
+    With one, the policy decides after every event. Its launches claim their GPUs at once. They start after all events
+    of the instant, in the order of decision, each as soon as all its GPUs are idle; then the policy decides again,
+    until nothing more starts. A launch is never interrupted within a step.
+
+    Args:
+        group_policy: which GPUs run which stage next; None for a scheduler that chooses workers.
+        estimates: what the policy believes of costs; None for the true ones.
+        stages: ``whole`` makes a request one stage, with text encoding in its first step and decoding in its last;
+            ``disaggregated`` makes text encoder, denoiser and VAE stages of their own. A list names the stages in
+            order; its ``denoiser`` runs the steps of the request, the others as many as the list says.
+        forming_s: seconds to form a group of two or more GPUs that were never a group before.
+        migration_s: seconds in which a latent moves to other GPUs, besides its bytes.
+        handover: ``blocking`` moves a latent once the next launch can start, and keeps old and new GPUs busy meanwhile.
+            ``background`` moves it from the end of the launch before on, and no GPU is busy with it.
+        link_bytes_s: bytes per second between GPUs; 0 moves them in no time.
+        text_bytes: bytes that move from the text encoder to the denoiser; everywhere else a latent moves.
+        launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
+        controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
+            neither is given, ControlNets run inline and all add-ons are loaded before the first step.
     """
 
-    group_policy: GroupPolicy
-    estimates: Estimates
-    executor: StageExecutor
-    _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
-    _tracks: dict[Progress, Track] = field(init=False, default_factory=dict, repr=False)
-    _moves_are_free: bool = field(init=False, repr=False)
-    _estimates_are_exact: bool = field(init=False, repr=False)
-    _claimed: Claims = field(init=False, repr=False)
-    _degrees: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
-    _known_stages: set[tuple[int, tuple[Stage, ...]]] = field(init=False, default_factory=set, repr=False)
-    """Steps to run and stages that were checked to fit."""
+    group_policy: GroupPolicy | None = None
+    estimates: Estimates | None = None
+    stages: Literal["whole", "disaggregated"] | list[Stage] = "whole"
+    forming_s: Seconds = 0.0
+    migration_s: Seconds = 0.0
+    handover: Literal["blocking", "background"] = "blocking"
+    link_bytes_s: Bandwidth = 0.0
+    text_bytes: Count = TEXT_BYTES
+    launch_s: Seconds = 0.0
+    controlnet_placement: ControlNetPlacement | None = None
+    lora_loading: LoraLoading | None = None
+    _policy: GroupPolicy = field(init=False, repr=False)
+    _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
-    _launch_s: float = field(init=False, repr=False)
-    _moves_block: bool = field(init=False, repr=False)
-    _busy: int = field(init=False, default=0, repr=False)
-    _bit: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
-    _away: set[int] = field(init=False, default_factory=set, repr=False)
-    """GPUs that are down, or load after a repair."""
-    _held: Counter[int] = field(init=False, default_factory=Counter, repr=False)
-    """GPU -> requests that it is held for until they are answered."""
-    _submitted: int = field(init=False, default=0, repr=False)
+    _costs: StageCosts = field(init=False, repr=False)
+    _moves: Moves = field(init=False, repr=False)
+    _addons: StageAddons | None = field(init=False, default=None, repr=False)
+    _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
+    _preparation: Preparation = field(init=False, repr=False)
+    _account: Account = field(init=False, repr=False)
+    _known: StageEstimates = field(init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
     _looks_ahead: bool = field(init=False, repr=False)
-    _queue: list[Running] = field(init=False, default_factory=list, repr=False)
-    _launches: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
-    _in_batch_of: dict[Progress, Running] = field(init=False, default_factory=dict, repr=False)
+    _submitted: int = field(init=False, default=0, repr=False)
+    _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    _attempts: dict[Progress, Attempt | None] = field(init=False, default_factory=dict, repr=False)
+    """Each request in the system with its attempt that runs, or ended and may go on with the next launch.
+
+    The first request of a batch has the attempt of all.
+    """
+    _claimed: Claims = field(init=False, repr=False)
+    _working: int = field(init=False, default=0, repr=False)
+    """The GPUs of launches and moves that run, one bit each."""
+    _kept: int = field(init=False, default=0, repr=False)
+    """The GPUs that are away or held, one bit each."""
+    _bits: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
+    _away: set[int] = field(init=False, default_factory=set, repr=False)
+    """GPUs that are not open (Worker.open): down, loading, ordered to another role, or not rented."""
+    _held: Counter[int] = field(init=False, default_factory=Counter, repr=False)
+    """GPU -> requests that it is held for until they are answered."""
+    _queue: list[LaunchState] = field(init=False, default_factory=list, repr=False)
+    _launches: dict[Progress, LaunchState] = field(init=False, default_factory=dict, repr=False)
+    _in_batch_of: dict[Progress, LaunchState] = field(init=False, default_factory=dict, repr=False)
     """The launches of the other requests of batches."""
+    _answers: dict[Progress, Entry] = field(init=False, default_factory=dict, repr=False)
+    """The requests that have run and are not answered, with the clock's calls that answer them."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _ending: Progress | None = field(init=False, default=None, repr=False)
     """The request whose launch ended in the present turn."""
@@ -148,94 +166,73 @@ class StageScheduler(Scheduler):
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
-        self._turns = Turns(run.clock)
-        gpus = run.cluster.gpus - len(run.cluster.servers)
-        if any(server.id < gpus for server in run.cluster.servers):
-            raise ConfigError("allocation: scheduler=stages takes the first GPUs, and some of them serve ControlNets")
-        run.cluster.keep_roles("scheduler=stages gives every stage any GPU")
+        cluster, backend = run.cluster, run.backend
+        gpus = cluster.gpus - len(cluster.servers)
+        if any(server.id < gpus for server in cluster.servers):
+            raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
+        if self.group_policy is None:
+            self._policy = self._pulled = Pulled()
+        else:
+            self._policy = self.group_policy
+            if not self._policy.follows_gpus:
+                cluster.keep_roles(
+                    f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
+                )
+        check_one_kind(cluster.kinds, "executor=stages", "a group's GPUs are of", "choose another executor=")
+        if backend.live:
+            raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
+        if run.workload.addons is not None:
+            self._addons = StageAddons(
+                run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
+            )
+        costs = self._costs = StageCosts(run, self.stages, self._addons)
+        self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes, self.handover == "background")
         self._claimed = Claims([0] * gpus)
-        self._moves_are_free = self.executor.moves_are_free
-        self._launch_s = self.executor.launch_s
-        self._moves_block = not (self._moves_are_free or self.executor.moves_in_background)
-        self.executor.bind_abort(self._abort)
-        self.estimates.bind(run, self.executor.cost)
-        self._estimates_are_exact = self.estimates.are_exact
-        policy_looks = type(self.group_policy).stands is not GroupPolicy.stands
-        self._looks_ahead = policy_looks and self.estimates.are_fixed and not self._launch_s
+        self._turns = Turns(run.clock)
+        if self.estimates is not None:
+            self.estimates.bind(run, costs.cost)
+        self._known = StageEstimates(costs, self.estimates, gpus, self._completed_steps)
+        policy_looks = type(self._policy).stands is not GroupPolicy.stands
+        self._looks_ahead = policy_looks and self._known.are_fixed and not self.launch_s
         self._lookahead = Lookahead(
-            run.clock, self.group_policy, self._claimed, self._end_at, self._end_next, self._turns.standing
+            run.clock, self._policy, self._claimed, self._end_at, self._end_next, self._turns.standing
         )
         # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
         # starts.
+        known = self._known
         view = View(
-            MappingProxyType(self._waiting), self._claimed, self._moves_are_free, self._estimates_are_exact, self.idle,
-            self.degrees, self.cost, self.remaining_s, self.interrupt, self._lookahead.ask_again, self.place,
-            self.discard, self.decide_at,
+            MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
+            known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
+            self.decide_at,
         )  # fmt: skip
-        self.group_policy.bind(run, view)
+        self._policy.bind(run, view)
+        self._account = Account(run, costs)
+        residency = Residency(backend, costs.gpu.memory_bytes, self._placed)
+        self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
+        self._assume(run)
+
+    def _assume(self, run: Run) -> None:
+        if self.forming_s:
+            run.assume("seconds to form a group of GPUs", self.forming_s, "executor.forming_s")
+        if self.launch_s:
+            run.assume("seconds from a decision to the begin of its work", self.launch_s, "executor.launch_s")
+        if self.migration_s:
+            run.assume("seconds to move a latent between groups", self.migration_s, "executor.migration_s")
+        if self.link_bytes_s:
+            moved = {"text embeddings": self.text_bytes, "latent, per pixel": BYTES_PER_LATENT_PIXEL}
+            run.assume("bytes that move between groups", moved, "executor.text_bytes; 16 channels at an eighth")
 
     def __len__(self) -> int:
         return len(self._waiting) + sum(1 + len(launch.batch) for launch in self._queue)
 
     # -- for the policy (protocols.StageView) --------------------------------------------------------------------------
 
-    def idle(self) -> list[int]:
-        return [gpu for gpu, count in enumerate(self._claimed) if not count]
-
-    def degrees(self, progress: Progress) -> Sequence[int]:
-        track = self._tracks.get(progress)
-        if track is not None and track.degrees:
-            return track.degrees
-        request = progress.request
-        key = model, max_degree = request.model, self.executor.max_degree(request, progress.stage, len(self._claimed))
-        found = self._degrees.get(key)
-        if found is None:
-            # The step on one GPU is in every profile; on more GPUs only where it was measured.
-            measured = {1, *self._run.backend.group_sizes(model)}
-            found = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
-        if track is not None:
-            track.degrees = found
-        return found
-
-    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
-        # Batches and other stages are asked for rarely. Of the present stage, policies ask at every decision.
-        if batch > 1 or (stage is not None and stage is not progress.stage):
-            return self.estimates.cost(progress.request, stage or progress.stage, degree, batch)
-        track = self._tracks.get(progress)
-        found = None if track is None else track.costs.get(degree)
-        if found is None:
-            found = self.estimates.cost(progress.request, progress.stage, degree)
-            # Inexact estimates change with each observation, so they are asked for anew.
-            if self._estimates_are_exact and track is not None:
-                track.costs[degree] = found
-        return found
-
-    def remaining_s(self, progress: Progress, degree: int) -> float:
-        stage, left = progress.stage, progress.left
-        if progress.running:
-            left -= self._passed(self._launch_of(progress))
-        track = self._tracks.get(progress)
-        cost = None if track is None else track.costs.get(degree)
-        if cost is None:
-            # A policy compares whole requests by one degree; a stage that cannot be that wide runs on as many GPUs as
-            # it may.
-            is_allowed = degree <= self.degrees(progress)[-1]
-            cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
-        seconds = cost.seconds(stage.steps - left, left, stage.steps)
-        for later in progress.stages[progress.index + 1 :]:
-            cost = self.estimates.cost(progress.request, later, self._max_degree(progress, later, degree))
-            seconds += cost.seconds(0, later.steps, later.steps)
-        return seconds
-
-    def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:
-        return self.executor.max_degree(progress.request, stage, gpus)
-
     def interrupt(self, progress: Progress) -> None:
         launch = self._launches.get(progress) or self._in_batch_of.get(progress)
         if launch is not None:
             self._end_next(launch)
 
-    def _end_next(self, launch: Running) -> None:
+    def _end_next(self, launch: LaunchState) -> None:
         """End ``launch`` at its next boundary."""
         every, now_s = launch.every, self._clock._now
         if launch.boundary_s == inf:
@@ -253,7 +250,7 @@ class StageScheduler(Scheduler):
         if steps < launch.steps:
             self._end_at(launch, steps, ends_s)
 
-    def _end_at(self, launch: Running, steps: int, ends_s: float) -> None:
+    def _end_at(self, launch: LaunchState, steps: int, ends_s: float) -> None:
         """End ``launch``, which runs, after ``steps`` of its steps, at ``ends_s``."""
         now_s = self._clock._now
         if ends_s == now_s or launch.ends_s == now_s:
@@ -268,20 +265,19 @@ class StageScheduler(Scheduler):
         del self._waiting[progress]
         self._close(progress)
         self._free_reserved(progress)
-        del self._tracks[progress]
+        self._forget(progress)
         self._run.end(progress.request, DISCARDED, reason)
 
-    def _launch_of(self, progress: Progress) -> Running:
-        return self._launches.get(progress) or self._in_batch_of[progress]
-
-    def _passed(self, launch: Running) -> int:
-        """Return the steps of a launch that ended by now; the last one ends with the launch."""
+    def _completed_steps(self, progress: Progress) -> int:
+        """Return the steps of the launch of ``progress`` that ended by now; the last one ends with the launch."""
+        launch = self._launches.get(progress) or self._in_batch_of[progress]
         # Before its first step, while it loads, nothing is behind
         # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
         return 0 if launch.cost is None else min(launch.steps - 1, launch.steps_behind(self._clock._now))
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
-        self.executor.place(gpus, components)
+        for gpu in gpus:
+            self._placed[gpu] = components
 
     def decide_at(self, time_s: float) -> None:
         # After all events of that instant, and before _dispatch, which is scheduled only at the instant itself.
@@ -290,40 +286,49 @@ class StageScheduler(Scheduler):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def offer(self, request: Request, now_s: float) -> None:
-        reason = self.executor.refusal(request)
+        reason = self._refusal(request)
         if reason:
             self._run.end(request, FAILED, reason)
             return
-        progress = Progress(request, self._submitted, self._stages_of(request), now_s)
-        self._tracks[progress] = Track()
-        self._submitted += 1
-        self._waiting[progress] = None
-        self.group_policy.arrived(progress, now_s)
-        self._decide(now_s)
-
-    def _stages_of(self, request: Request) -> tuple[Stage, ...]:
-        """Return the stages of ``request``. Raises SimulationError if they do not run the steps of its plan."""
-        stages, steps = self.executor.stages_of(request), request.steps - request.skipped
-        if (steps, stages) not in self._known_stages:
-            denoised = [stage.steps for stage in stages if stage.component in (WHOLE, DENOISER)]
-            if denoised != [steps]:
-                raise self._run.policy_error(
-                    "frontend" if request.plan.stages else "executor",
-                    f"gives the request in row {request.row} stages with {denoised} denoising steps; expected one such "
-                    f"stage, with the {steps} steps of its plan",
-                )
-            self._known_stages.add((steps, stages))
-        return stages
+        self._arrive(request, now_s)
 
     def next(self, worker: Worker, now_s: float) -> None:
-        return None
+        """Return None: with a group policy no GPU pulls a request, since the policy decides what all of them run."""
+
+    def accept(self, worker: Worker, request: Request) -> None:
+        if self._pulled is None or len(worker.gpus) > 1:
+            raise SimulationError(
+                f"executor=stages was handed the request in row {request.row} for {worker}; it takes requests for one "
+                "GPU each, and those of a group policy from nobody"
+            )
+        reason = self._refusal(request)
+        if reason:
+            self._run.end(request, FAILED, reason)
+            self._run.cluster.release(worker)
+            return
+        self._arrive(request, self._clock._now, worker)
+
+    def _refusal(self, request: Request) -> str:
+        """Return why no group can run ``request``; empty if one can."""
+        return "" if self._addons is None else self._addons.refusal(request)
+
+    def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
+        progress = Progress(request, self._submitted, self._costs.stages_of(request), now_s)
+        self._submitted += 1
+        self._attempts[progress] = None
+        self._known.enter_stage(progress)
+        self._waiting[progress] = None
+        if self._pulled is not None and worker is not None:
+            self._pulled.workers[progress] = worker
+        self._policy.arrived(progress, now_s)
+        self._decide(now_s)
 
     def _tick(self, _: None) -> None:
         self._decide(self._clock._now)
 
     def _decide(self, now_s: float) -> None:
         self._has_launched = False
-        for launch in self.group_policy.decide(now_s):
+        for launch in self._policy.decide(now_s):
             self._claim(launch)
             self._has_launched = True
         self._lookahead.review()
@@ -348,7 +353,7 @@ class StageScheduler(Scheduler):
             raise self._error(
                 f"launches {progress!r}, which does not wait at a boundary; launch requests of StageView.waiting"
             ) from None
-        mask = self._bit.get(gpus, 0) if isinstance(gpus, tuple) else 0
+        mask = self._bits.get(gpus, 0) if isinstance(gpus, tuple) else 0
         mask = mask or self._mask(gpus, progress)
         if type(steps) is not int or not 1 <= steps <= progress.left:
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
@@ -357,21 +362,21 @@ class StageScheduler(Scheduler):
         for gpu in gpus:
             self._claimed.add(gpu, 1)
         needed, last = mask, progress.group
-        if last is not None and last.gpus != gpus and self._moves_block:
+        if last is not None and last.gpus != gpus and self._moves.hold_gpus:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
-            needed |= self._bit[last.gpus]
-        launch = self._launches[progress] = Running(progress, gpus, mask, needed, steps, every, batch)
+            needed |= self._there(last)
+        launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch)
         launch.goes_on = progress is self._ending
         if batch != ():
             self._claim_batch(launch)
         # A decision made before the boundary was on its way during the last step
         # (test_every_reference_table_is_equal_request_by_request).
-        if self._launch_s and not ahead:
-            launch.earliest_s = self._clock._now + self._launch_s
+        if self.launch_s and not ahead:
+            launch.earliest_s = self._clock._now + self.launch_s
         self._enqueue(launch)
 
-    def _claim_batch(self, launch: Running) -> None:
+    def _claim_batch(self, launch: LaunchState) -> None:
         """Take the other requests of a batch. Raises SimulationError if they cannot run with the first."""
         progress = launch.progress
         if not isinstance(launch.batch, tuple):
@@ -389,17 +394,21 @@ class StageScheduler(Scheduler):
             if launch.steps > other.left:
                 raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
             self._in_batch_of[other] = launch
-            if self._moves_block and other.group is not None:
-                launch.needed |= self._bit[other.group.gpus]
+            if self._moves.hold_gpus and other.group is not None:
+                launch.needed |= self._there(other.group)
 
-    def _enqueue(self, launch: Running) -> None:
+    def _there(self, group: Worker) -> int:
+        """Return the bits of the GPUs of ``group`` that a move keeps busy: one that is away is not waited for."""
+        return sum(1 << gpu for gpu in group.gpus if gpu not in self._away) if self._away else self._bits[group.gpus]
+
+    def _enqueue(self, launch: LaunchState) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
         self._turns.queue(launch)
         self._queue.append(launch)
         self._lookahead.yield_gpus(launch.needed)
 
     def _error(self, what: str) -> SimulationError:
-        return SimulationError(f"the group policy ({class_name(self.group_policy)}) {what}")
+        return SimulationError(f"the group policy ({class_name(self._policy)}) {what}")
 
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
@@ -410,7 +419,7 @@ class StageScheduler(Scheduler):
                 f"{len(self._claimed) - 1}",
             )
         # By both orders: the policy names GPUs in any (test_order_in_which_a_launch_names_its_gpus_is_of_no_account).
-        mask = self._bit[gpus] = self._bit[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
+        mask = self._bits[gpus] = self._bits[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
         return mask
 
     def _dispatch(self, _: None) -> None:
@@ -418,7 +427,7 @@ class StageScheduler(Scheduler):
         now_s = self._clock._now
         while True:
             started = False
-            kept: list[Running] = []
+            kept: list[LaunchState] = []
             for launch in self._queue:
                 # A launch whose GPUs are busy does not hold up those decided after it.
                 if self._start(launch, now_s):
@@ -430,7 +439,7 @@ class StageScheduler(Scheduler):
                 break
             # Starts claim, move and pause: the policy sees them at the instant at which they happen
             # (test_run_of_steps_yields_a_gpu_that_another_launch_waits_for).
-            decided = list(self.group_policy.decide(now_s))
+            decided = list(self._policy.decide(now_s))
             for each in decided:
                 self._claim(each)
             self._lookahead.review()
@@ -448,26 +457,26 @@ class StageScheduler(Scheduler):
                 self._pause(progress)
         self._at_boundary.clear()
 
-    def _start(self, launch: Running, now_s: float) -> bool:
+    def _start(self, launch: LaunchState, now_s: float) -> bool:
         """Start ``launch`` if its GPUs are idle, after a move of its latent if that takes time."""
-        if launch.mask & self._busy:
+        if launch.mask & (self._working | self._kept):
             return False
         progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
-        moves = () if self._moves_are_free or launch.is_moved else self._moves(launch, group)
-        if moves and not self.executor.moves_in_background:
+        moves = () if launch.is_moved else self._moves.needed(launch.requests(), group)
+        if moves and not self._moves.in_background:
             return self._move(launch, group, moves, now_s)
         # Before it takes its GPUs: a launch that waits for service GPUs holds no others
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
         if last is not group:
             self._free_reserved(progress)
-        if not self.executor.reserve(progress, group):
+        if self._addons is not None and not self._addons.reserve(progress, group):
             return False
-        self._busy |= launch.mask
-        self._run.cluster.occupy(group, 1 + len(launch.batch))
-        track = self._tracks[progress]
-        before = track.attempt
+        self._working |= launch.mask
+        if self._pulled is None:  # else the scheduler took the worker
+            self._run.cluster.occupy(group, 1 + len(launch.batch))
+        before = self._attempts[progress]
         if before is not None and (before.group is not group or before.index != progress.index or launch.batch):
             self._close(progress)
         # It waited, so it goes before all that pass a boundary now
@@ -484,44 +493,44 @@ class StageScheduler(Scheduler):
         # It may have waited for its GPUs longer than ``launch_s``
         # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
-        for each in launch.requests():
-            self._begin(each, group, from_s, now_s)
+        for member in launch.requests():
+            self._begin(member, group, from_s, now_s)
             # Before ``group`` is written: a request without one fetches its artifact
             # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
-            ready_s += self.executor.prepare(each, group, from_s + ready_s, partial(self._close_before, launch))
-            write(each, "group", group)
-            write(each, "running", True)
+            ready_s += self._preparation.seconds(member, group, from_s + ready_s, partial(self._close_before, launch))
+            write(member, "group", group)
+            write(member, "running", True)
         launch.begin_s = from_s + ready_s
         if moves:
             # Each latent left at the end of its own last launch; loads go on meanwhile
             # (test_latents_of_a_batch_move_to_its_group).
-            launch.begin_s = max(launch.begin_s, *(each.paused_since_s + seconds for each, seconds in moves))
+            launch.begin_s = max(launch.begin_s, *(member.paused_since_s + seconds for member, seconds in moves))
         if launch.begin_s > now_s:
             self._close(progress)
         self._schedule_end(launch, group)
         return True
 
-    def _schedule_end(self, launch: Running, group: Worker) -> None:
+    def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
         progress = launch.progress
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch)
         counted: tuple[float, int] = launch.begin_s, progress.done
-        track = self._tracks[progress]
-        attempt = track.attempt
+        attempt = self._attempts[progress]
         if attempt is not None and launch.goes_on:
             counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
-            believed = cost if self._estimates_are_exact else self._believed(launch)
-            begin_s, batch = launch.begin_s, 1 + len(launch.batch)
-            attempt = Attempt(group, progress.index, progress.done, begin_s, begin_s, *counted, believed, batch=batch)
-            track.attempt = attempt
+            estimate = cost if self._known.are_exact else self._estimated_cost(launch)
+            attempt = Attempt(
+                group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
+            )  # fmt: skip
+            self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
-            encoded = sum(not each.done for each in launch.requests()) if launch.batch else not attempt.counted_done
+            encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
@@ -546,30 +555,25 @@ class StageScheduler(Scheduler):
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
-    def _believed(self, launch: Running) -> StageCost:
-        return self.cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
+    def _estimated_cost(self, launch: LaunchState) -> StageCost:
+        return self._known.cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
 
-    def _true_cost(self, launch: Running) -> StageCost:
-        if self._estimates_are_exact:
-            return self._believed(launch)
+    def _true_cost(self, launch: LaunchState) -> StageCost:
+        if self._known.are_exact:
+            return self._estimated_cost(launch)
         progress = launch.progress
-        return self.executor.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
+        return self._costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
 
-    def _moves(self, launch: Running, group: Worker) -> Sequence[tuple[Progress, float]]:
-        """Return the requests of ``launch`` whose latents must move to ``group``, and the seconds of each move."""
-        moved = [each for each in launch.requests() if each.group is not None and each.group is not group]
-        moves = [(each, self.executor.move_s(each, group)) for each in moved]
-        return [(each, seconds) for each, seconds in moves if seconds > 0.0]
-
-    def _move(self, launch: Running, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
+    def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
-        gpus = tuple(sorted({*group.gpus, *(gpu for each, _ in moves if each.group for gpu in each.group.gpus)}))
-        mask = self._bit.get(gpus) or self._mask(gpus, launch.progress)
+        left = {gpu for member, _ in moves if member.group is not None for gpu in member.group.gpus}
+        gpus = tuple(sorted({*group.gpus, *left.difference(self._away)}))
+        mask = self._bits.get(gpus) or self._mask(gpus, launch.progress)
         # Both ends of a copy are busy with it, so the move waits for all their GPUs.
-        if mask & self._busy:
+        if mask & (self._working | self._kept):
             return False
         union = self._run.cluster.group(gpus)
-        self._busy |= mask
+        self._working |= mask
         self._run.cluster.occupy(union, 1 + len(launch.batch))
         launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
         launch.moves = moves
@@ -577,9 +581,9 @@ class StageScheduler(Scheduler):
         self._end_at(launch, launch.steps, until_s)
         return True
 
-    def _moved(self, launch: Running, union: Worker) -> None:
+    def _moved(self, launch: LaunchState, union: Worker) -> None:
         from_s, now_s = launch.begin_s, self._clock._now
-        self._busy &= ~self._bit[union.gpus]
+        self._working &= ~self._bits[union.gpus]
         self._run.cluster.vacate(union)
         launch.moving, launch.ends_s = None, inf
         launch.calls.clear()
@@ -587,15 +591,15 @@ class StageScheduler(Scheduler):
             # The last one ends with the clock's call; the sum of their seconds may round differently.
             until_s = now_s if progress is launch.moves[-1][0] else from_s + move_s
             self._close(progress)
-            self.executor.record_move(progress, union, from_s, until_s)
+            self._account.move(progress, union, from_s, until_s)
             from_s = until_s
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
-        launch.is_moved, launch.earliest_s = True, now_s + self._launch_s
+        launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
         self._enqueue(launch)
         self._decide(now_s)
 
-    def _due(self, launch: Running) -> None:
+    def _due(self, launch: LaunchState) -> None:
         """End the launches and moves that end now, in the order in which their last steps began.
 
         While a policy that decides before the release launches more at each decision, launches that pass a boundary
@@ -605,16 +609,16 @@ class StageScheduler(Scheduler):
         if launch.ends_s != now_s:
             return  # it goes on, or ended
         self._has_launched = False
-        ready: list[Running] = []
+        ready: list[LaunchState] = []
         self._ends_changed = True
         while True:
             # In their turns, not in the order of the clock's calls, which tells when they started: a launch of many
             # steps started long before its last boundary (test_tie_falls_as_with_a_decision_at_every_boundary).
-            if self._ends_changed or self.group_policy.decides_before_release:
+            if self._ends_changed or self._policy.decides_before_release:
                 ready = [launch for launch in self._launches.values() if launch.ends_s == now_s]
                 # Such a policy may launch onto what a passing boundary would free; after a decision that launched
                 # nothing, the next boundary of the instant decides the same.
-                if self._has_launched and self.group_policy.decides_before_release:
+                if self._has_launched and self._policy.decides_before_release:
                     ready += turns.passing_later()
                 if len(ready) > 1:
                     ready.sort(key=turns.of, reverse=True)
@@ -635,7 +639,7 @@ class StageScheduler(Scheduler):
         # (test_tie_falls_as_with_a_decision_at_every_boundary).
         turns.end()
 
-    def _end(self, launch: Running) -> None:
+    def _end(self, launch: LaunchState) -> None:
         """End a launch at a step boundary: its GPUs are idle, and its request waits or has ended."""
         progress, group, now_s = launch.progress, launch.group, self._clock._now
         assert group is not None
@@ -643,21 +647,21 @@ class StageScheduler(Scheduler):
         self._lookahead.forget(launch)
         # Such a rule sees the GPUs of the launch still claimed
         # (test_every_reference_table_is_equal_request_by_request).
-        if self.group_policy.decides_before_release:
+        if self._policy.decides_before_release:
             self._decide(now_s)
         self._release(launch, group)
-        track = self._tracks[progress]
-        attempt = track.attempt
+        attempt = launch.attempt
         assert attempt is not None
         attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
         if launch.batch:
-            self.executor.ran_together(launch.requests(), attempt)
-            track.attempt = None
+            self._account.attempt(launch.requests(), attempt)
+            self._attempts[progress] = None
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         # Before the policy decides anew, with what was just learnt.
-        self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
-        for each in launch.requests():
-            self._advance(each, group, launch.steps, now_s)
+        if self.estimates is not None:
+            self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
+        for member in launch.requests():
+            self._advance(member, group, launch.steps, now_s)
         self._ending = progress
         self._decide(now_s)
         self._ending = None
@@ -670,10 +674,10 @@ class StageScheduler(Scheduler):
         # Before ``advance``, which enters the next stage: add-ons are freed with the stage that used them
         # (test_controlnets_that_do_not_stay_are_loaded_by_every_request).
         if steps == progress.left:
-            self.executor.launch_ended(progress, group, stage, True, now_s)
+            self._free_addons(progress, group, stage, True)
         is_last = advance(progress, steps)
         if progress.stage is not stage:
-            self._tracks[progress].forget_stage()
+            self._known.enter_stage(progress)
         if is_last:
             self._close(progress)
             held_s = 0.0
@@ -681,21 +685,26 @@ class StageScheduler(Scheduler):
                 held_s = self._run.handling.answer_s(progress.request)
                 self._hold(group.gpus)
             # INSERTION: without handling, answers still come after all ends of the instant.
-            self._clock.at(now_s + held_s, INSERTION, self._complete, (progress, group.gpus))
+            self._answers[progress] = self._clock.at(now_s + held_s, INSERTION, self._complete, (progress, group.gpus))
         else:
             self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
-        self.group_policy.at_boundary(progress, now_s)
+        self._policy.at_boundary(progress, now_s)
 
-    def _release(self, launch: Running, on: Worker) -> None:
+    def _release(self, launch: LaunchState, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
         launch.ends_s = inf
         for ends_s, call in launch.calls.items():
             if ends_s > self._clock._now:
                 self._clock.cancel(call)
-        self._busy &= ~self._bit[on.gpus]
-        self._run.cluster.vacate(on)
+        self._working &= ~self._bits[on.gpus]
+        if self._pulled is None:
+            self._run.cluster.vacate(on)
+        self._unclaim(launch)
+
+    def _unclaim(self, launch: LaunchState) -> None:
+        """Give up the GPUs of ``launch``, and forget it."""
         for gpu in launch.gpus:
             self._claimed.add(gpu, -1)
         del self._launches[launch.progress]
@@ -706,11 +715,15 @@ class StageScheduler(Scheduler):
         """End the request, whose last stage ran on these GPUs; its answer may come later."""
         progress, gpus = ended
         handling = self._run.handling
+        del self._answers[progress]
         if handling.holds_gpus:
             self._unhold(gpus)
-        del self._tracks[progress]
-        self.executor.complete(progress)
-        if handling.has_after and handling.overlap and self.group_policy.acts_on_answers:
+        self._forget(progress)
+        self._account.complete(progress)
+        self._run.end(progress.request)
+        if self._pulled is not None:
+            self._run.cluster.release(self._pulled.workers.pop(progress))
+        if handling.has_after and handling.overlap and self._policy.acts_on_answers:
             answered_s = self._clock._now + handling.answer_s(progress.request)
             self._clock.at(answered_s, INSERTION, self._tell, progress)
         else:
@@ -719,23 +732,27 @@ class StageScheduler(Scheduler):
     def _tell(self, progress: Progress) -> None:
         """Tell the policy of the end of a request."""
         now_s = self._clock._now
-        self.group_policy.ended(progress, now_s)
+        self._policy.ended(progress, now_s)
         self._decide(now_s)
 
     def _hold(self, gpus: tuple[int, ...]) -> None:
         """Hold ``gpus`` for an answer, as a launch would."""
         for gpu in gpus:
             self._held[gpu] += 1
-            self._busy |= 1 << gpu
-            self._claimed.add(gpu, 1)
+            self._keep(gpu, 1)
 
     def _unhold(self, gpus: tuple[int, ...]) -> None:
         for gpu in gpus:
             self._held[gpu] -= 1
-            self._claimed.add(gpu, -1)
-            # A GPU may be held for several requests of a batch, or have failed meanwhile.
-            if not self._held[gpu] and gpu not in self._away:
-                self._busy &= ~(1 << gpu)
+            self._keep(gpu, -1)
+
+    def _keep(self, gpu: int, claims: int) -> None:
+        """Count ``claims`` more on ``gpu``, which is away or held, or no longer."""
+        self._claimed.add(gpu, claims)
+        if gpu in self._away or self._held[gpu]:
+            self._kept |= 1 << gpu
+        else:
+            self._kept &= ~(1 << gpu)
 
     def _pause(self, progress: Progress) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
@@ -746,55 +763,79 @@ class StageScheduler(Scheduler):
     def _free_reserved(self, progress: Progress) -> None:
         """Free what its last launch reserved, which no other one follows."""
         if progress.request.addons is not None and progress.group is not None:
-            self.executor.launch_ended(progress, progress.group, progress.stage, False, self._clock._now)
+            self._free_addons(progress, progress.group, progress.stage, False)
             if self._queue:
                 self._dispatch_later(self._clock._now)
 
-    def _close_on(self, launch: Running) -> None:
+    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> None:
+        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left."""
+        if self._addons is not None and stage.component in (WHOLE, DENOISER):
+            watts = self._costs.cost(progress.request, stage, len(group.gpus)).watts / len(group.gpus)
+            gpu_s = self._addons.free(progress, group, watts, is_last, self._clock._now)
+            self._account.service(progress, gpu_s)
+
+    def _close_on(self, launch: LaunchState) -> None:
         """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
 
         Its own attempt goes on.
         """
         mask = launch.mask
         for progress in self._at_boundary:
-            track = self._tracks.get(progress)
-            if track is None or progress is launch.progress or progress.running:
+            attempt = self._attempts.get(progress)
+            if attempt is None or progress is launch.progress or progress.running:
                 continue
-            if track.attempt is not None and mask & self._bit[track.attempt.group.gpus]:
+            if mask & self._bits[attempt.group.gpus]:
                 self._close(progress)
 
-    def _close_before(self, launch: Running) -> None:
+    def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
         self._close(launch.progress)
         self._close_on(launch)
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""
-        track = self._tracks.get(progress)
-        if track is not None and track.attempt is not None:
-            self.executor.ran(progress, track.attempt)
-            track.attempt = None
+        attempt = self._attempts.get(progress)
+        if attempt is not None:
+            self._account.attempt((progress,), attempt)
+            self._attempts[progress] = None
 
-    # -- GPUs that fail ----------------------------------------------------------------------------------------------
+    def _forget(self, progress: Progress) -> None:
+        """Forget a request that leaves."""
+        del self._attempts[progress]
+        self._known.forget(progress)
+
+    # -- GPUs that come and go -----------------------------------------------------------------------------------------
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        """Hold a GPU that is down or loads, as a launch would, until it is back."""
-        gpu, is_away = worker.id, worker.down or worker.loading
+        """Keep a GPU that is not open from new launches, as one that holds it would, until it is back."""
+        gpu, is_away = worker.id, not worker.open
         # The cluster tells of every change, also of those within an outage: a failure during the load after a repair.
-        if is_away == (gpu in self._away):
+        # A scheduler that gives requests to workers asks whether they are open.
+        if is_away == (gpu in self._away) or self._pulled is not None:
             return
         if is_away:
             self._away.add(gpu)
-            self._busy |= 1 << gpu
-            self._claimed.add(gpu, 1)
+            self._keep(gpu, 1)
+            if worker.state != DOWN:
+                self._leave(gpu)
         else:
             self._away.remove(gpu)
-            if not self._held[gpu]:
-                self._busy &= ~(1 << gpu)
-            self._claimed.add(gpu, -1)
+            self._keep(gpu, -1)
         self._decide(now_s)
 
-    def _abort(self, worker: Worker, now_s: float) -> list[Request]:
+    def _leave(self, gpu: int) -> None:
+        """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
+        for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
+            self._queue.remove(launch)
+            self._unclaim(launch)
+            for progress in launch.requests():
+                if launch.is_moved:
+                    write(progress, "group", launch.group)
+                self._waiting[progress] = None
+                self._policy.at_boundary(progress, self._clock._now)
+        self._lookahead.yield_gpus(1 << gpu)
+
+    def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
 
         A launch that was decided and has not started stays, and waits until the GPU is back.
@@ -802,6 +843,12 @@ class StageScheduler(Scheduler):
         lost: list[Request] = []
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
+            if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
+                self._queue.remove(launch)
+                launch.begin_s = now_s
+                self._lose(launch, worker, now_s)
+                lost.append(launch.progress.request)
+                continue
             if launch.ends_s < inf and on is not None:
                 if worker.id in on.gpus:
                     self._lose(launch, on, now_s)
@@ -815,32 +862,55 @@ class StageScheduler(Scheduler):
             ]
             if any(restarted):
                 launch.is_moved = False
-                self._part(launch, now_s)
+                self._split_batch(launch)
         for progress in self._waiting:
             if self._restart(progress, progress.group, worker, now_s):
-                self.group_policy.restarted(progress, now_s)
-        if lost:
+                self._policy.restarted(progress, now_s)
+        if self._pulled is not None:
+            lost += self._lose_answers(worker)
+        elif lost:
             self._run.cluster.occupy(worker, len(lost))  # it counts as running what it lost, until it is down
+        self._preparation.lose(worker.id)
         return lost
 
-    def _lose(self, launch: Running, on: Worker, now_s: float) -> None:
+    def _lose_answers(self, worker: Worker) -> list[Request]:
+        """Lose the requests that ran on ``worker``, which still waits with them for their answers."""
+        assert self._pulled is not None
+        lost = [progress for progress, on in self._pulled.workers.items() if on is worker and progress in self._answers]
+        for progress in lost:
+            self._clock.cancel(self._answers.pop(progress))
+            if self._run.handling.holds_gpus:
+                self._unhold(worker.gpus)
+            self._account.restart(progress)
+            self._forget(progress)
+            del self._pulled.workers[progress]
+        return [progress.request for progress in lost]
+
+    def _lose(self, launch: LaunchState, on: Worker, now_s: float) -> None:
         """End a launch, or the move before it, whose GPUs ``on`` have one that fails; its requests are lost."""
         from_s = launch.begin_s
         self._lookahead.forget(launch)
         self._release(launch, on)
         for progress in launch.requests():
-            track = self._tracks[progress]
+            attempt = self._attempts[progress]
             if launch.moving is not None:
                 self._close(progress)
-            elif track.attempt is not None:
-                from_s, track.attempt = track.attempt.from_s, None
-            self.executor.lost(progress, on, from_s, now_s, 1 + len(launch.batch))
+            elif attempt is not None:
+                from_s = attempt.from_s
+            # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
+            self._run.cluster.cut_short(on)
+            self._account.lost(progress, on, from_s, now_s, 1 + len(launch.batch))
+            if on is progress.group:  # else it moved
+                self._free_addons(progress, on, progress.stage, False)
+            self._account.restart(progress)
             from_s = now_s  # the GPUs' time is recorded once
             for name, value in (("running", False), ("left", 0), ("group", launch.group)):
                 write(progress, name, value)
-            del self._tracks[progress]
-            self.group_policy.at_boundary(progress, now_s)
-            self.group_policy.ended(progress, now_s)
+            self._forget(progress)
+            if self._pulled is not None:
+                del self._pulled.workers[progress]
+            self._policy.at_boundary(progress, now_s)
+            self._policy.ended(progress, now_s)
 
     def _restart(self, progress: Progress, at: Worker | None, worker: Worker, now_s: float) -> bool:
         """Restart ``progress``, which does not run, if its latent is ``at`` GPUs with ``worker``; return True then."""
@@ -849,24 +919,24 @@ class StageScheduler(Scheduler):
         self._close(progress)
         self._free_reserved(progress)
         restart(progress, now_s)
-        self._tracks[progress].forget_stage()
-        self.executor.restarted(progress)
+        self._known.enter_stage(progress)
+        self._account.restart(progress)
         return True
 
-    def _part(self, launch: Running, now_s: float) -> None:
-        """Take the requests that are at another stage than the first now out of ``launch``, which has not started."""
+    def _split_batch(self, launch: LaunchState) -> None:
+        """Take requests that are no longer at the stage of the first out of ``launch``, which has not started."""
         key = launch.progress.batch_key
-        parted = [each for each in launch.batch if key is None or each.batch_key != key]
-        launch.batch = tuple(each for each in launch.batch if each not in parted)
-        launch.steps = min(launch.steps, *(each.left for each in launch.requests()))
-        for each in parted:
-            del self._in_batch_of[each]
-            self._waiting[each] = None
-            self.group_policy.at_boundary(each, now_s)
+        parted = [member for member in launch.batch if key is None or member.batch_key != key]
+        launch.batch = tuple(member for member in launch.batch if member not in parted)
+        launch.steps = min(launch.steps, *(member.left for member in launch.requests()))
+        for member in parted:
+            del self._in_batch_of[member]
+            self._waiting[member] = None
+            self._policy.at_boundary(member, self._clock._now)
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self._waiting, *(progress for launch in self._queue for progress in launch.requests())]
         self._waiting.clear()
         self._queue.clear()
-        why = f"{class_name(self.group_policy)} never launched it again"
+        why = f"{class_name(self._policy)} never launched it again"
         return [(progress.request, why) for progress in left]

@@ -1,12 +1,12 @@
-"""Stages apart against measurements: setups that run as stated, and verdicts."""
+"""Disaggregated stages against measurements: setups that run as stated, and verdicts."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mezzotint.sim.papers import apart
-from mezzotint.sim.papers.apart import INPUTS, comparisons, measure
+from mezzotint.sim.papers import disaggregated
+from mezzotint.sim.papers.disaggregated import INPUTS, comparisons, measure
 
 TANDEM = ("split-1", "split-8", "one-1", "one-8", "wan-1-6-1")
 
@@ -21,7 +21,7 @@ def facts() -> dict[str, Any]:
     }
     rows = tuple(replace(group, cells=cells) for group, cells in groups.items() if cells)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apart, "REQUESTS", 200)
+        patch.setattr(disaggregated, "REQUESTS", 200)
         return measure(replace(INPUTS, setups=setups, rows=rows, sensitivity={"Wan2.2": ("wan-1-6-1",)}))
 
 

@@ -62,7 +62,7 @@ class StageAddons:
     _wait: RequestColumn = field(init=False, repr=False)
     _short_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     """Launches that found too few idle service GPUs, in the order in which they may take them."""
-    _held: dict[Progress, Service] = field(init=False, default_factory=dict, repr=False)
+    _services: dict[Progress, Service] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         run, placement = self.run, self.controlnet_placement
@@ -101,10 +101,10 @@ class StageAddons:
         model = request.model or ""
         on_group = [Asset("model", model, model), *loras, *(() if self.is_service else nets)]
         for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_service)):
-            needed = sum(worker.backend.bytes(each) or 0 for each in assets) + activation_bytes(worker, request)
+            needed = sum(worker.backend.bytes(asset) or 0 for asset in assets) + activation_bytes(worker, request)
             memory_bytes = worker.gpu.memory_bytes
             if len(assets) > (where == "its GPU") and memory_bytes is not None and needed > memory_bytes:
-                names = ", ".join(each.name for each in assets)
+                names = ", ".join(asset.name for asset in assets)
                 return (
                     f"{names} and its activations take {needed / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of "
                     f"{where}; choose another cluster= or addons=ignore"
@@ -133,7 +133,7 @@ class StageAddons:
         """
         request, degree, now_s = progress.request, len(group.gpus), self.run.clock._now
         needed = self._count(request, progress.stage) * degree
-        if not needed or progress in self._held:
+        if not needed or progress in self._services:
             return True
         servers = self.run.cluster.servers
         if needed > len(servers):
@@ -148,7 +148,7 @@ class StageAddons:
             return False
         self._wait[request.row] += now_s - self._short_since_s.pop(progress, now_s)
         nets = requested_addons(self.run, request, "controlnet")
-        service = self._held[progress] = Service(assign_gpus(nets, idle, degree))
+        service = self._services[progress] = Service(assign_gpus(nets, idle, degree))
         for server in service.gpus:
             self.run.cluster.occupy(server)
         return True
@@ -160,7 +160,7 @@ class StageAddons:
         """
         run, request = self.run, progress.request
         loads: list[tuple[str, Cost]] = []
-        service = self._held.get(progress)
+        service = self._services.get(progress)
         if service is not None:
             service.from_s = min(service.from_s, now_s)
             costs = [load_controlnet(run, gpu, net, request) for net, gpus in service.assigned for gpu in gpus]
@@ -171,21 +171,26 @@ class StageAddons:
         parts = (self.lora_loading,) if self.is_service else (self.controlnet_placement, self.lora_loading)
         for part in parts:
             by_gpu = [part.load_addons(worker, request, ()) for worker in workers]
-            slowest = max(by_gpu, key=lambda each: sum(cost.seconds for _, cost in each))
+            slowest = max(by_gpu, key=lambda loads: sum(cost.seconds for _, cost in loads))
             loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
         return loads
 
-    def launch_ended(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> None:
-        """Record the service GPUs of launches of ``progress`` that ended, and free them.
+    def free(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> float:
+        """Free what launches of ``progress`` on ``group`` reserved, of which the last ended.
 
         Args:
             watts: of each service GPU, as of each GPU of ``group``; NaN where it is not known.
             is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
+
+        Returns:
+            The GPU seconds of its service GPUs, which are recorded.
         """
-        cluster, request, service = self.run.cluster, progress.request, self._held.pop(progress, None)
+        cluster, request, service = self.run.cluster, progress.request, self._services.pop(progress, None)
+        gpu_s = 0.0
         if service is not None:
             from_s = min(service.from_s, now_s)  # it may fail before it begins
             seconds = now_s - from_s
+            gpu_s = seconds * len(service.gpus)
             for server in service.gpus:
                 drawn_j = None if isnan(watts) else watts * seconds
                 joules = cluster.record_busy(server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row)
@@ -202,11 +207,7 @@ class StageAddons:
                 if not self.is_service:
                     self.controlnet_placement.request_left(worker, request, ())
                 self.lora_loading.request_left(worker, request, ())
-
-    def service_gpu_s(self, progress: Progress, now_s: float) -> float:
-        """Return the GPU-seconds that a launch of ``progress`` has held service GPUs."""
-        service = self._held.get(progress)
-        return 0.0 if service is None else max(now_s - service.from_s, 0.0) * len(service.gpus)
+        return gpu_s
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""

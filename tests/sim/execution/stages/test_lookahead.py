@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.protocols import NOBODY, Launch, Rank, StageView, Stand
-from mezzotint.sim.scheduling.lookahead import Lookahead
 from tests.identity.random_systems import POLICIES, digest, name_of
-from tests.sim.scheduling.test_stages import STEPS, Scripted, attempts, run_stages
+from tests.sim.execution.stages.test_life import STEPS, Scripted, attempts, run_stages
 
 LOOKS = "edf", "demote", "pause"
 """Policies whose decisions may stand."""

@@ -1,0 +1,149 @@
+"""The account of stages: what launches did, as busy time of GPUs, attempts, and shares of requests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan
+
+from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.progress import Attempt, Progress
+from mezzotint.sim.execution.stages.costs import StageCosts
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
+from mezzotint.sim.protocols import AttemptLog, RequestColumn, Run, StageCost, Worker
+
+MOVE = "move"
+"""Component of a move of a latent between groups, in attempts.parquet."""
+
+_OF_PROGRESS = "pauses", "moves", "degree_changes"
+_OF_ATTEMPTS = "gpu_s", "estimate_s", STEP_SHARE
+"""Columns that attempts add to; they are set back with the request."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Records the attempts of stages, and the moves between them. A request's shares add up over its attempts."""
+
+    run: Run
+    costs: StageCosts
+    _log: AttemptLog = field(init=False, repr=False)
+    _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        run, columns = self.run, self._columns
+        self._log = run.attempts()
+        self._log.is_exclusive = True
+        columns["pauses"] = run.add_column("pauses", int, default=0, total="stages.pauses")
+        columns["paused_s"] = run.add_column("paused_s", default=0.0)
+        for name in ("moves", "degree_changes", "component_loads"):
+            columns[name] = run.add_column(name, int, default=0, total=f"stages.{name}")
+        for name in ("gpu_s", "estimate_s"):
+            columns[name] = run.add_column(name, default=0.0, total=f"stages.{name}")
+        columns[BATCH_MEAN] = run.add_column(BATCH_MEAN, default=1.0)
+        columns[STEP_SHARE] = run.add_column(STEP_SHARE, default=0.0, public=False)
+
+    def attempt(self, batch: Sequence[Progress], attempt: Attempt) -> None:
+        """Record ``attempt`` of the requests of ``batch``, which ended."""
+        first, group = batch[0], attempt.group
+        stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
+        cost = self.costs.cost(first.request, stage, len(group.gpus), len(batch))
+        # As the costs add up, not as instants differ: a sum does not depend on when it begins
+        # (test_whole_requests_on_one_gpu_each_run_as_sequential).
+        if len(batch) == 1:
+            steps = attempt.done, ran, stage.steps
+            seconds, steps_s = cost.seconds(*steps), cost.steps_s(*steps)
+            estimate_s = attempt.estimate.seconds(*steps)
+        else:
+            seconds, steps_s = cost.batch_s(batch, ran), cost.step_s * ran
+            estimate_s = attempt.estimate.batch_s(batch, ran)
+        # The busy time once, for all: the row is no single request's.
+        joules = self.run.cluster.record_stage(
+            group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds),
+            first.request.row if len(batch) == 1 else MISSING, len(batch),
+        )  # fmt: skip
+        for progress in batch:
+            self._add(progress, attempt, len(batch), estimate_s, seconds, steps_s, joules / len(batch))
+
+    def _add(
+        self,
+        progress: Progress,
+        attempt: Attempt,
+        batch: int,
+        estimate_s: float,
+        seconds: float,
+        steps_s: float,
+        joules: float,
+    ) -> None:
+        """Add ``attempt`` to its request, with its share of the GPUs and of ``joules``."""
+        request, gpus, row, columns = progress.request, attempt.group.gpus, progress.request.row, self._columns
+        request.energy_j += joules
+        request.denoise_s += steps_s
+        request.decode_s += seconds - steps_s
+        # A running mean over step seconds; ``denoise_s`` counts this attempt already.
+        mean = columns[BATCH_MEAN][row]
+        if batch != mean and steps_s:
+            columns[BATCH_MEAN][row] = mean + (batch - mean) * steps_s / request.denoise_s
+        columns["gpu_s"][row] += seconds * len(gpus) / batch
+        columns["estimate_s"][row] += estimate_s
+        columns[STEP_SHARE][row] += steps_s * len(gpus) / batch
+        self._log.add(
+            row, attempt.index, progress.stages[attempt.index].component, request.model or "", gpus, attempt.from_s,
+            attempt.until_s, attempt.steps, estimate_s, joules, batch,
+        )  # fmt: skip
+
+    def move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
+        """Record a move, on ``group`` of the old and the new GPUs."""
+        progress.request.energy_j += self._record(progress, group, MOVE, MOVE, from_s, until_s)
+
+    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float, batch: int) -> None:
+        """Record the work of ``batch`` requests on ``group``, of which a GPU failed, if it began by now."""
+        if from_s < now_s:
+            stage, joules = progress.stage, None
+            if group is progress.group:  # else it moved
+                cost = self.costs.cost(progress.request, stage, len(group.gpus), batch)
+                joules = _joules(cost, now_s - from_s)
+            self._record(progress, group, stage.component, "lost", from_s, now_s, joules)
+
+    def _record(
+        self,
+        progress: Progress,
+        group: Worker,
+        component: str,
+        kind: str,
+        from_s: float,
+        until_s: float,
+        joules: float | None = None,
+    ) -> float:
+        """Record work that is no attempt at a stage; return its joules."""
+        row, model = progress.request.row, progress.request.model or ""
+        joules = self.run.cluster.record_stage(group, model, from_s, until_s, kind, joules, row)
+        self._log.add(row, MISSING, component, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
+        return joules
+
+    def component_load(self, progress: Progress) -> None:
+        """Count a load of components of a model, which the GPUs of a launch lacked."""
+        self._columns["component_loads"][progress.request.row] += 1
+
+    def service(self, progress: Progress, gpu_s: float) -> None:
+        """Count GPU seconds of service GPUs that worked for a request."""
+        self._columns["gpu_s"][progress.request.row] += gpu_s
+
+    def restart(self, progress: Progress) -> None:
+        """Forget what ``progress`` has run so far: it begins its plan anew."""
+        request, columns = progress.request, self._columns
+        self._log.lose(request.row, request.arrival_s)
+        request.forget_execution()
+        for name in (*_OF_ATTEMPTS, "component_loads"):
+            columns[name][request.row] = 0
+        columns[BATCH_MEAN][request.row] = 1.0
+
+    def complete(self, progress: Progress) -> None:
+        """Write what is known of a request once its last stage has ended."""
+        request, columns = progress.request, self._columns
+        assert progress.group is not None
+        request.worker, request.steps_left = progress.group.id, 0
+        for name in ("pauses", "paused_s", "moves", "degree_changes"):
+            columns[name][request.row] = getattr(progress, name)
+
+
+def _joules(cost: StageCost, seconds: float) -> float | None:
+    """Return what the GPUs of a stage draw; None where it is not known."""
+    return None if isnan(cost.watts) else cost.watts * seconds

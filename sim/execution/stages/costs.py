@@ -1,0 +1,214 @@
+"""What a stage costs on a group of GPUs: the true costs, which the machine takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Literal
+
+from mezzotint.backends.base import BackendError, Cost, Work, size_text
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.stages.addons import StageAddons
+from mezzotint.sim.protocols import Run, StageCost
+
+BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
+"""Bytes of a latent per pixel of the image: 16 channels of 2 bytes at an eighth of the side (FLUX, SD3)."""
+
+FRAMES_PER_LATENT = 4
+"""Frames of a video per frame of its latent (Wan)."""
+
+Form = Literal["whole", "disaggregated"] | list[Stage]
+"""The stages of a request whose plan names none, as of `Stages.stages`."""
+
+
+@dataclass(slots=True)
+class StageCosts:
+    """The stages of a request, and the cost of each on a group of GPUs, of which the cluster has one kind.
+
+    Args:
+        form: the stages of a request whose plan names none.
+        addons: ControlNets and LoRAs; None if requests have none.
+
+    Raises ConfigError unless there is one denoiser in ``form``.
+    """
+
+    run: Run
+    form: Form
+    addons: StageAddons | None
+    gpu: Gpu = field(init=False, repr=False)
+    _by_row: bool = field(init=False, repr=False)
+    _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
+    _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
+    _checked: set[tuple[int, tuple[Stage, ...]]] = field(init=False, default_factory=set, repr=False)
+    """Steps to run and stages that were found to fit."""
+
+    def __post_init__(self) -> None:
+        (self.gpu,) = self.run.cluster.kinds
+        self._by_row = self.run.backend.by_row
+        if isinstance(self.form, list) and [stage.component for stage in self.form].count(DENOISER) != 1:
+            names = ", ".join(stage.component for stage in self.form)
+            raise ConfigError(f"executor.stages: found {names or 'no stage'}; expected one denoiser among the stages")
+
+    def stages_of(self, request: Request) -> tuple[Stage, ...]:
+        """Return the stages of ``request``: those of its plan, else of ``form``.
+
+        Raises SimulationError if they do not run the steps of its plan.
+        """
+        request.remote_controlnets = self.addons is not None and self.addons.is_service
+        steps = request.steps - request.skipped
+        stages = request.plan.stages or self._stages.get(steps)
+        if not stages:
+            stages = self._stages[steps] = self._own_stages(steps)
+        if (steps, stages) not in self._checked:
+            denoised = [stage.steps for stage in stages if stage.component in (WHOLE, DENOISER)]
+            if denoised != [steps]:
+                raise self.run.policy_error(
+                    "frontend" if request.plan.stages else "executor",
+                    f"gives the request in row {request.row} stages with {denoised} denoising steps; expected one such "
+                    f"stage, with the {steps} steps of its plan",
+                )
+            self._checked.add((steps, stages))
+        return stages
+
+    def _own_stages(self, steps: int) -> tuple[Stage, ...]:
+        if isinstance(self.form, str):
+            return whole_stage(steps) if self.form == "whole" else three_stages(steps)
+        return tuple(replace(stage, steps=steps) if stage.component == DENOISER else stage for stage in self.form)
+
+    def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
+        """Return the greatest parallel degree of ``stage`` of ``request``, on ``gpus`` GPUs."""
+        gpus = min(gpus, stage.max_degree or gpus)
+        return gpus if self.addons is None else self.addons.max_degree(request, stage, gpus)
+
+    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False) -> StageCost:
+        """Return the cost of ``stage`` on ``degree`` GPUs, as of `mezzotint.sim.protocols.CostOf`."""
+        # Without scatter all rows cost alike, and share one entry.
+        row = request.row if self._by_row and batch == 1 else -1
+        # By number: a profile times ControlNets by how many they are.
+        nets = 0 if request.addons is None else len(request.addons.controlnets)
+        key = (
+            request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
+            request.plan.refine, nets, row, batch, None if as_usual else request.sampling,
+        )  # fmt: skip
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = self._cost(request, stage, degree, batch, as_usual)
+        return cost
+
+    def _cost(self, request: Request, stage: Stage, degree: int, batch: int, as_usual: bool) -> StageCost:
+        backend, component, work = self.run.backend, stage.component, self.run.work(request)
+        if as_usual:
+            work = replace(work, images=1, cfg=None, input_images=0)
+        if batch > 1:
+            work.row = -1  # a batch takes the typical seconds, whatever its rows
+            if degree == 1:
+                self._check_memory(work, batch)
+        first_s = step_s = last_s = 0.0
+        joules: float | None = None
+        if component in (WHOLE, TEXT_ENCODER):
+            first_s = backend.begin((work,)).seconds
+        if component in (WHOLE, DENOISER):
+            step_s, joules = self._step(work, degree, batch)
+        if component in (WHOLE, VAE):
+            work.done = work.steps
+            last_s = backend.end((work,)).seconds
+        if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
+            step_s = backend.component_s(component, work, degree)
+        watts = self.gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
+        ends = self._step_ends(request, work, batch) if component in (WHOLE, DENOISER) else ()
+        return StageCost(first_s, step_s, last_s, watts, ends)
+
+    def _step(self, work: Work, degree: int, batch: int) -> tuple[float, float | None]:
+        """Return seconds and joules of a step on ``degree`` GPUs. Raises BackendError if it was not measured."""
+        cost = self._group_step(work, degree, batch)
+        if cost is None:
+            sizes = ", ".join(map(str, sorted({1, *self.run.backend.group_sizes()})))
+            size = size_text(work.width, work.height, work.frames)
+            raise BackendError(
+                f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
+                f"with a profile: {sizes}); name these degrees, or add the figure to a profile in backend.folder"
+            )
+        step_s, joules = cost.seconds, cost.joules
+        extra_s = 0.0 if self.addons is None else self.addons.extra_s(work, degree)
+        if extra_s and joules is not None:
+            joules *= (step_s + extra_s) / step_s
+        return step_s + extra_s, joules
+
+    def _group_step(self, work: Work, degree: int, batch: int) -> Cost | None:
+        """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
+        backend = self.run.backend
+        if degree == 1 or not work.controlnets:
+            return backend.group_step(work, degree, batch)
+        assert batch == 1
+        plain = replace(work, controlnets=())
+        on_group, alone, with_nets = (backend.group_step(*each) for each in ((plain, degree), (plain, 1), (work, 1)))
+        if on_group is None or alone is None or with_nets is None:
+            return None
+        return on_group.times(with_nets.seconds / alone.seconds)
+
+    def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
+        """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
+        ends = tuple(self.run.backend.step_ends(work))
+        stages = [stage for stage in request.plan.stages if stage.component in (WHOLE, DENOISER)]
+        if ends and (batch > 1 or len(stages) > 1):
+            found = f"a batch of {batch} requests" if batch > 1 else f"a plan with {len(stages)} stages of steps"
+            size = size_text(work.width, work.height, work.frames)
+            raise BackendError(
+                f"step_shares: the steps of {work.model} at {size} are unequal, and found {found}; expected one "
+                "request in one stage of steps (a group policy's max_batch=1)"
+            )
+        return ends
+
+    def _check_memory(self, work: Work, batch: int) -> None:
+        peak_bytes, memory_bytes = self.run.backend.peak_bytes([work] * batch), self.gpu.memory_bytes
+        if peak_bytes is not None and memory_bytes is not None and peak_bytes > memory_bytes:
+            raise SimulationError(
+                f"a batch of {batch} requests of {work.model} at {size_text(work.width, work.height, work.frames)} "
+                f"takes {peak_bytes / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of a {self.gpu.name}; lower the "
+                "batch limit of the group policy"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What it costs to move a latent between groups: the settings of `Stages` by the same names."""
+
+    migration_s: float
+    link_bytes_s: float
+    text_bytes: int
+    in_background: bool
+
+    @property
+    def are_free(self) -> bool:
+        """True if a latent moves in no time."""
+        return not (self.migration_s or self.link_bytes_s)
+
+    @property
+    def hold_gpus(self) -> bool:
+        """True if the old and the new GPUs are busy with a move."""
+        return not (self.are_free or self.in_background)
+
+    def seconds(self, progress: Progress) -> float:
+        """Return the seconds of moving the latent of ``progress`` to other GPUs."""
+        if not self.link_bytes_s:
+            return self.migration_s
+        return self.migration_s + self._bytes(progress) / self.link_bytes_s
+
+    def _bytes(self, progress: Progress) -> float:
+        request, before = progress.request, progress.index - 1
+        # Between text encoder and denoiser the prompt's embeddings move; everywhere else the latent.
+        if not progress.done and before >= 0 and progress.stages[before].component == TEXT_ENCODER:
+            return self.text_bytes
+        pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
+        return pixels * BYTES_PER_LATENT_PIXEL
+
+    def needed(self, requests: Sequence[Progress], group: object) -> Sequence[tuple[Progress, float]]:
+        """Return the requests whose latents must move to ``group``, and the seconds of each move."""
+        if self.are_free:
+            return ()
+        moved = [progress for progress in requests if progress.group is not None and progress.group is not group]
+        moves = [(progress, self.seconds(progress)) for progress in moved]
+        return [(progress, seconds) for progress, seconds in moves if seconds > 0.0]

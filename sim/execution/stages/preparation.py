@@ -1,0 +1,100 @@
+"""What a launch does before its first step: its group forms, and loads what its GPUs lack."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mezzotint.backends.base import Asset
+from mezzotint.sim.addons.assets import load
+from mezzotint.sim.core.plan import COMPONENTS, DENOISER, WHOLE, Stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.execution.stages.account import Account
+from mezzotint.sim.execution.stages.addons import StageAddons
+from mezzotint.sim.execution.stages.residency import Residency
+from mezzotint.sim.protocols import Run, Worker
+
+
+@dataclass(slots=True)
+class Preparation:
+    """Forms groups, loads models, components and add-ons, and fetches artifacts: one after another, as busy time.
+
+    Args:
+        forming_s: seconds to form a group of two or more GPUs that were never a group before.
+        residency: the components that each GPU holds.
+        addons: ControlNets and LoRAs; None if requests have none.
+    """
+
+    run: Run
+    account: Account
+    forming_s: float
+    residency: Residency
+    addons: StageAddons | None
+    _formed: set[int] = field(init=False, default_factory=set, repr=False)
+    _charged: dict[str, bool] = field(init=False, default_factory=dict, repr=False)
+
+    def seconds(self, progress: Progress, group: Worker, now_s: float, record_earlier: Callable[[], None]) -> float:
+        """Prepare ``group`` for the next launch of ``progress``; return the seconds until its first step begins.
+
+        ``record_earlier`` records what ran on these GPUs before. It is called ahead of whatever is recorded here.
+        """
+        request, cluster, took_s = progress.request, self.run.cluster, 0.0
+        model = request.model or ""
+
+        def spend(seconds: float, kind: str, joules: float | None = None, row: int = -1) -> float:
+            nonlocal took_s
+            record_earlier()
+            from_s, took_s = now_s + took_s, took_s + seconds
+            return cluster.record_stage(group, model, from_s, now_s + took_s, kind, joules, row)
+
+        # Forming, loads and the fetch follow one another
+        # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
+        if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
+            self._formed.add(group.id)
+            spend(self.forming_s, "form", row=request.row)
+        if cluster.lacks(group, model):
+            cost = load(group, Asset("model", model, model))
+            spend(cost.seconds, "load", cost.joules)
+            cluster.hold(group, model)
+        if self._is_charged(progress, model):
+            loads_s = self.residency.load_s(group.gpus, model, _needed(progress))
+            if loads_s:
+                spend(loads_s, "load")
+                self.account.component_load(progress)
+        if self.addons is not None and progress.stage.component in (WHOLE, DENOISER):
+            for kind, load_cost in self.addons.load(progress, group, now_s):
+                request.energy_j += spend(load_cost.seconds, kind, load_cost.joules)
+        if took_s:
+            request.load_s += took_s
+        fetch_s = request.plan.fetch_s
+        # Once, at its first launch (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
+        if fetch_s and progress.group is None:
+            request.energy_j += spend(fetch_s, "fetch", row=request.row)
+        return took_s
+
+    def lose(self, gpu: int) -> None:
+        """Take note that ``gpu`` failed: what it held is lost, and the communicators of its groups."""
+        self.residency.forget(gpu)
+        self._formed = {group for group in self._formed if gpu not in self.run.cluster.gpus_of(group)}
+
+    def _is_charged(self, progress: Progress, model: str) -> bool:
+        """Return True if loads of the components of ``model`` are charged."""
+        is_charged = self._charged.get(model)
+        if is_charged is None:
+            is_charged = self._charged[model] = self._are_loads_charged(progress.stages, model)
+        return is_charged
+
+    def _are_loads_charged(self, stages: tuple[Stage, ...], model: str) -> bool:
+        """Return True if a component's size and the memory are known; list what is not, of a plan of several stages."""
+        unknown = [component for component in COMPONENTS if self.residency.weights(model, component) is None]
+        has_memory = self.residency.memory_bytes is not None
+        if len(stages) > 1 and (unknown or not has_memory):
+            why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
+            self.run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
+        return has_memory and len(unknown) < len(COMPONENTS)
+
+
+def _needed(progress: Progress) -> Sequence[str]:
+    """Return the components that the next launch of ``progress`` needs."""
+    component = progress.stage.component
+    if component != WHOLE:
+        return (component,)
+    return (DENOISER,) if progress.done else COMPONENTS

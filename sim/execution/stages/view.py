@@ -1,0 +1,147 @@
+"""What a group policy sees (mezzotint.sim.protocols.StageView): the claims of GPUs, and estimated costs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from mezzotint.sim.core.culprit import caller
+from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.plan import Stage
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.execution.stages.costs import StageCosts
+from mezzotint.sim.protocols import Estimates, StageCost
+
+
+class Claims(list[int]):
+    """Launches that hold each GPU, which policies may read and not change; reading is as fast as a list's."""
+
+    __slots__ = ()
+
+    def add(self, gpu: int, count: int) -> None:
+        """Count ``count`` more launches on ``gpu``, for the executor alone."""
+        super().__setitem__(gpu, self[gpu] + count)
+
+    def idle(self) -> list[int]:
+        """Return the GPUs that no launch holds, in ascending order."""
+        return [gpu for gpu, count in enumerate(self) if not count]
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise SimulationError(
+            f"{caller()} changes StageView.claimed; a group policy claims GPUs by the launches that it returns"
+        )
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse  # type: ignore[assignment]
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of the present stage of a request.
+
+    Attributes:
+        costs: estimated costs by parallel degree, as far as they were asked for and cannot change.
+        degrees: parallel degrees; empty until they are asked for.
+    """
+
+    costs: dict[int, StageCost] = field(default_factory=dict)
+    degrees: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class StageEstimates:
+    """Parallel degrees and estimated costs of stages, each computed once where it cannot change.
+
+    Args:
+        estimates: what is believed; None for the true costs.
+        gpus: number of GPUs that run stages.
+        steps_behind: a running request -> the steps of its launch that ended by now.
+    """
+
+    costs: StageCosts
+    estimates: Estimates | None
+    gpus: int
+    steps_behind: Callable[[Progress], int]
+    are_exact: bool = field(init=False, default=True)
+    are_fixed: bool = field(init=False, default=True)
+    _estimate: Callable[..., StageCost] = field(init=False, repr=False)
+    _known: dict[Progress, Known] = field(init=False, default_factory=dict, repr=False)
+    _degrees: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        estimates, self._estimate = self.estimates, self.costs.cost
+        if estimates is not None:
+            self.are_exact, self.are_fixed, self._estimate = estimates.are_exact, estimates.are_fixed, estimates.cost
+
+    def enter_stage(self, progress: Progress) -> None:
+        """Take note that ``progress`` is at another stage."""
+        self._known[progress] = Known()
+
+    def forget(self, progress: Progress) -> None:
+        """Take note that the request of ``progress`` ended."""
+        del self._known[progress]
+
+    def degrees(self, progress: Progress) -> Sequence[int]:
+        known = self._known.get(progress)
+        if known is not None and known.degrees:
+            return known.degrees
+        request = progress.request
+        key = model, max_degree = request.model, self.costs.max_degree(request, progress.stage, self.gpus)
+        degrees = self._degrees.get(key)
+        if degrees is None:
+            # The step on one GPU is in every profile; on more GPUs only where it was measured.
+            measured = {1, *self.costs.run.backend.group_sizes(model)}
+            degrees = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
+        if known is not None:
+            known.degrees = degrees
+        return degrees
+
+    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
+        # Batches and other stages are asked for rarely. Of the present stage, policies ask at every decision.
+        if batch > 1 or (stage is not None and stage is not progress.stage):
+            return self._estimate(progress.request, stage or progress.stage, degree, batch)
+        known = self._known.get(progress)
+        cost = None if known is None else known.costs.get(degree)
+        if cost is None:
+            cost = self._estimate(progress.request, progress.stage, degree)
+            # Inexact estimates change with each observation, so they are asked for anew.
+            if self.are_exact and known is not None:
+                known.costs[degree] = cost
+        return cost
+
+    def remaining_s(self, progress: Progress, degree: int) -> float:
+        stage, left = progress.stage, progress.left
+        if progress.running:
+            left -= self.steps_behind(progress)
+        known = self._known.get(progress)
+        cost = None if known is None else known.costs.get(degree)
+        if cost is None:
+            # A policy compares whole requests by one degree; a stage that cannot be that wide runs on as many GPUs as
+            # it may.
+            is_allowed = degree <= self.degrees(progress)[-1]
+            cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
+        seconds = cost.seconds(stage.steps - left, left, stage.steps)
+        for later in progress.stages[progress.index + 1 :]:
+            cost = self._estimate(progress.request, later, self._max_degree(progress, later, degree))
+            seconds += cost.seconds(0, later.steps, later.steps)
+        return seconds
+
+    def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:
+        return self.costs.max_degree(progress.request, stage, gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The executor as its group policy sees it (mezzotint.sim.protocols.StageView): nothing in it can be set."""
+
+    waiting: Mapping[Progress, None]
+    claimed: Sequence[int]
+    estimates_are_exact: bool
+    idle: Callable[[], list[int]]
+    degrees: Callable[[Progress], Sequence[int]]
+    cost: Callable[..., StageCost]
+    remaining_s: Callable[[Progress, int], float]
+    interrupt: Callable[[Progress], None]
+    ask_again: Callable[[], None]
+    place: Callable[[Sequence[int], Sequence[str]], None]
+    discard: Callable[[Progress, str], None]
+    decide_at: Callable[[float], None]
