@@ -4,20 +4,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sim.scheduling.test_stages import STEPS, ByDegree
 
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.handling import Handling
 from mezzotint.sim.core.plan import DECLARED, Plan
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
-from mezzotint.sim.scheduling.stages import StageScheduler
+from tests.sim.execution.stages.test_life import STEPS, ByDegree
 from tests.sim.lab import FixedTimes, engine
 
 THREE = Plan("small", then=Plan("large", skip_fraction=0.5, then=Plan("large")))
@@ -96,10 +95,9 @@ def test_earlier_try_is_outstanding_at_no_worker() -> None:
 
 def on_groups(*controllers: Any) -> Engine:
     """Run two requests of STEPS steps on groups of two of four GPUs, 1 s a step and 3 s a load."""
-    executor = Stages()
     run = engine(
-        [0.0, 2.0], [2.0 * STEPS] * 2, 4, backend=ByDegree({1: [2.0] * 2, 2: [1.0] * 2}, 3.0), executor=executor,
-        scheduler=StageScheduler(FixedDegree(2), Scaled(), executor), frontend=Tries(THREE), roles=["small"] * 4,
+        [0.0, 2.0], [2.0 * STEPS] * 2, 4, backend=ByDegree({1: [2.0] * 2, 2: [1.0] * 2}, 3.0),
+        executor=Stages(FixedDegree(2), Scaled()), frontend=Tries(THREE), roles=["small"] * 4,
         shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
         controllers=controllers,
     )  # fmt: skip
