@@ -44,7 +44,8 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
+        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_groups",
+        "_kept_roles",
         "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
         "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
         "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
@@ -65,7 +66,7 @@ class Cluster:
         self._live_groups: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self._is_rented = False
-        self._kept_roles = ""
+        self._kept_roles = self._kept_groups = ""
         self._worker_class: type[Worker] = Worker
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
@@ -240,15 +241,18 @@ class Cluster:
     def keep_roles(self, why: str) -> None:
         self._kept_roles = why
 
-    def _check_may_order(self) -> None:
-        if self._kept_roles:
+    def keep_groups(self, why: str) -> None:
+        self._kept_groups = why
+
+    def _check_may_order(self, why_not: str) -> None:
+        if why_not:
             raise SimulationError(
-                f"{caller()} orders GPUs to another role, into a group or back, and {self._kept_roles}; choose another "
-                "scheduler=, or no such controller"
+                f"{caller()} orders GPUs to another role, into a group or back, and {why_not}; choose another "
+                "executor= or group_policy=, or no such controller"
             )
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
-        self._check_may_order()
+        self._check_may_order(self._kept_roles)
         if role not in self.models:
             raise SimulationError(f"{caller()} orders {worker} to {role!r}; expected one of {', '.join(self.models)}")
         self._check_now("orders", worker, now_s)
@@ -367,7 +371,7 @@ class Cluster:
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
-        self._check_may_order()
+        self._check_may_order(self._kept_groups)
         model = in_role(self.models, role).name
         self._check_now("forms a group of", list(workers), now_s)
         self._check_not_rented("a worker group of several")
@@ -492,7 +496,7 @@ class Cluster:
             group.busy_until_s = self._clock._now
 
     def rent(self, on: int) -> None:
-        self._check_may_order()
+        self._check_may_order(self._kept_roles)
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
             self._move(worker, OFF)

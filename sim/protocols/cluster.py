@@ -127,7 +127,10 @@ class Cluster(Protocol):
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
     def keep_roles(self, why: str) -> None:
-        """Refuse orders of roles, groups and rentals in this run; ``why`` says which part cannot follow them."""
+        """Refuse orders of roles and rentals in this run; ``why`` says which part cannot follow them."""
+
+    def keep_groups(self, why: str) -> None:
+        """Refuse worker groups in this run; ``why`` says which part forms its own."""
 
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.

@@ -23,7 +23,7 @@ from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
@@ -389,10 +389,12 @@ def _split_by_pool(
     orders_roles = controller is not None and not isinstance(controller, RentingController)
     served = {in_role(models, role).name for role in of_gpus if role != SERVER}
     by_role = len(served) > 1 or (orders_roles and len(models) > 1)
-    if not policy.follows_gpus and (controller is not None or kinds > 1):
+    # Of controllers from elsewhere it is not known what they order; the cluster refuses what they do.
+    orders = controller is not None and is_ours(class_name(controller))
+    if not policy.follows_gpus and (orders or kinds > 1):
         key, remedy = "cluster.pools", "one kind of GPU"
         found = f"{kinds} kinds of GPUs"
-        if controller is not None:
+        if orders:
             key, remedy, found = "controller", "controller=none", type(controller).__name__
         raise ConfigError(
             f"{key}: found {found} beside the group policy {type(policy).__name__}, which counts on the GPUs that it "

@@ -174,6 +174,7 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
+        cluster.keep_groups("executor=stages forms its own groups")
         if self.group_policy is None:
             self._policy = self._pulled = Pulled()
         else:
@@ -310,11 +311,7 @@ class Stages(Executor, Scheduler):
         """Return None: with a group policy no GPU pulls a request, since the policy decides what all of them run."""
 
     def accept(self, worker: Worker, request: Request) -> None:
-        if self._pulled is None or len(worker.gpus) > 1:
-            raise SimulationError(
-                f"executor=stages was handed the request in row {request.row} for {worker}; it takes requests for one "
-                "GPU each, and those of a group policy from nobody"
-            )
+        assert self._pulled is not None, "with a group policy, the engine's scheduler is this one, and gives none away"
         reason = self._refusal(request)
         if reason:
             self._run.end(request, FAILED, reason)

@@ -271,8 +271,12 @@ CONTROLLERS = [
          "assumes <object .* for 'mood'"),
     ),
     *of("controller", their.Controller, STAGES,
+        ("FormsGroup", {"act": lambda self, workers: self.cluster.form_group(workers[:2], "large", 60.0)},
+         "orders GPUs .* into a group or back, and executor=stages forms its own groups"),
+    ),
+    *of("controller", their.Controller, (*STAGES, "group_policy=fixed-groups"),
         ("OrdersRoles", {"act": lambda self, workers: self.cluster.change_role(workers[0], "large", 60.0)},
-         "orders GPUs to another role, .* executor=stages"),
+         "orders GPUs to another role, .* counts on the GPUs that it began with"),
     ),
     *of("controller.rule", their.Rule, RENTED,
         ("WantsNan", {"wanted": returns(nan)}, "returned nan from wanted"),
@@ -485,11 +489,16 @@ def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest
     assert counts["completed"] == counts["arrived"] > 0
 
 
-@pytest.mark.parametrize("controller", ["modm-throughput", "timetable", "one-group", "autoscale-utilisation"])
-def test_controllers_of_roles_and_rentals_are_refused_beside_stages(controller: str) -> None:
+@pytest.mark.parametrize("controller", ["modm-throughput", "timetable", "autoscale-utilisation"])
+def test_controllers_of_roles_and_rentals_are_refused_beside_fixed_groups(controller: str) -> None:
     more = {"timetable": ["controller.at={60:{large:4}}"]}.get(controller, [])
-    with pytest.raises(ConfigError, match=r"controller: found .* executor=stages gives every stage any GPU"):
-        simulated(*STAGES, f"controller={controller}", *more)
+    with pytest.raises(ConfigError, match=r"controller: found .* counts on the GPUs that it began with"):
+        simulated(*STAGES, "group_policy=fixed-groups", f"controller={controller}", *more)
+
+
+def test_worker_groups_are_refused_beside_stages() -> None:
+    with pytest.raises(SimulationError, match=r"OneGroup orders GPUs .* into a group .* executor=stages forms its own"):
+        simulated(*STAGES, "controller=one-group")
 
 
 @pytest.mark.invariant(7)
