@@ -52,7 +52,7 @@ class Preparation:
             spend(self.forming_s, "form", row=request.row)
         if cluster.lacks(group, model):
             cost = load(group, Asset("model", model, model))
-            spend(cost.seconds, "load", cost.joules)
+            request.energy_j += spend(cost.seconds, "load", cost.joules)
             cluster.set_model(group, model)
         if self._is_charged(progress, model, group.gpu.name):
             loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))

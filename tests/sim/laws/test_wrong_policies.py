@@ -274,7 +274,7 @@ CONTROLLERS = [
         ("FormsGroup", {"act": lambda self, workers: self.cluster.form_group(workers[:2], "large", 60.0)},
          "orders GPUs .* into a group or back, and executor=stages forms its own groups"),
     ),
-    *of("controller", their.Controller, (*STAGES, "group_policy=fixed-groups"),
+    *of("controller", their.Controller, ("system=fixed-groups", *FLUX, *LOAD),
         ("OrdersRoles", {"act": lambda self, workers: self.cluster.change_role(workers[0], "large", 60.0)},
          "orders GPUs to another role, .* counts on the GPUs that it began with"),
     ),

@@ -62,12 +62,18 @@ def test_controllers_and_routers_see_the_same_workers(words: str) -> None:
     assert definition.cluster.select(fast.cluster.column_names).equals(fast.cluster)
 
 
-def test_fetched_artifacts_move_the_end_by_rounding_alone() -> None:
-    """The fast path adds fetch and steps before it adds the instant."""
-    words = "system=nirvana", "trace.requests=800", "preload=200"
-    fast, definition = (simulated(*words, *more).requests.to_pandas() for more in ((), ("executor=stages",)))
-    assert (fast["fetch_s"] > 0).any()
-    for name in ("start_s", "finish_s", "energy_j"):
+@pytest.mark.parametrize(
+    ("words", "column"),
+    [
+        ("system=nirvana trace.requests=800 preload=200", "fetch_s"),
+        ("system=modm-fixed scheduler=fcfs trace.requests=600 preload=300 arrivals.rate_rpm=8", "load_s"),
+    ],
+)
+def test_fetches_and_loads_move_the_end_by_rounding_alone(words: str, column: str) -> None:
+    """The fast path adds them and the steps before it adds the instant."""
+    fast, definition = (simulated(*words.split(), *more).requests.to_pandas() for more in ((), ("executor=stages",)))
+    assert (fast[column] > 0).any()
+    for name in ("start_s", "finish_s", "load_s", "energy_j"):
         np.testing.assert_allclose(definition[name], fast[name], rtol=1e-12)
 
 
