@@ -505,7 +505,7 @@ class Stages(Executor, Scheduler):
         # The usage log takes the times of a GPU in order, so what ran there is recorded first
         # (test_component_is_loaded_after_the_stage_of_another_request).
         if self._at_boundary and (last is not group or launch.batch):
-            self._close_on(launch)
+            self._close_at(launch.mask, launch.progress)
         for other in launch.batch:
             self._close(other)
         # It may have waited for its GPUs longer than ``launch_s``
@@ -614,7 +614,10 @@ class Stages(Executor, Scheduler):
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
-        self._enqueue(launch)
+        if self._away.isdisjoint(launch.gpus):
+            self._enqueue(launch)
+        else:
+            self._wait_again(launch)  # a GPU of it has left meanwhile
         self._decide(now_s)
 
     def _due(self, launch: LaunchState) -> None:
@@ -674,6 +677,8 @@ class Stages(Executor, Scheduler):
         if launch.batch:
             self._account.attempt(launch.requests(), attempt)
             self._attempts[progress] = None
+        elif not self._away.isdisjoint(launch.gpus):
+            self._close(progress)  # a GPU that leaves may load at once
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         # Before the policy decides anew, with what was just learnt.
         self._known[group.gpu.name].observed(progress, len(launch.gpus), launch.steps, taken_s, batch)
@@ -792,15 +797,14 @@ class Stages(Executor, Scheduler):
             gpu_s = self._addons.free(progress, group, watts, is_last, self._clock._now)
             self._account.service(progress, gpu_s)
 
-    def _close_on(self, launch: LaunchState) -> None:
-        """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
+    def _close_at(self, mask: int, but: Progress | None = None) -> None:
+        """Close the attempts at a boundary on the GPUs of ``mask``, without that of ``but``.
 
-        Its own attempt goes on.
+        Something else is about to be recorded there.
         """
-        mask = launch.mask
         for progress in self._at_boundary:
             attempt = self._attempts.get(progress)
-            if attempt is None or progress is launch.progress or progress.running:
+            if attempt is None or progress is but or progress.running:
                 continue
             if mask & self._bits[attempt.group.gpus]:
                 self._close(progress)
@@ -808,7 +812,7 @@ class Stages(Executor, Scheduler):
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
         self._close(launch.progress)
-        self._close_on(launch)
+        self._close_at(launch.mask, launch.progress)
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""
@@ -846,13 +850,18 @@ class Stages(Executor, Scheduler):
         """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
         for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
             self._queue.remove(launch)
-            self._unclaim(launch)
-            for progress in launch.requests():
-                if launch.is_moved:
-                    write(progress, "group", launch.group)
-                self._waiting[progress] = None
-                self._policy.at_boundary(progress, self._clock._now)
+            self._wait_again(launch)
+        self._close_at(1 << gpu)  # it may load at once
         self._lookahead.yield_gpus(1 << gpu)
+
+    def _wait_again(self, launch: LaunchState) -> None:
+        """Give up ``launch``, which has not started, and let its requests wait."""
+        self._unclaim(launch)
+        for progress in launch.requests():
+            if launch.is_moved:
+                write(progress, "group", launch.group)
+            self._waiting[progress] = None
+            self._policy.at_boundary(progress, self._clock._now)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
