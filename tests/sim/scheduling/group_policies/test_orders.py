@@ -1,5 +1,6 @@
 """Random orders of roles and rented GPUs, with moves, loads and failures: nothing is lost, no role is broken."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.direct import Direct
-from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.protocols import Controller, GroupPolicy, Run
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
@@ -24,7 +25,7 @@ from tests.identity.random_systems import HOW, SIDES, STEP_S, STEPS, Units
 from tests.sim.lab import engine
 
 GPUS = 4
-POLICIES = {
+POLICIES: dict[str, Callable[[float], GroupPolicy]] = {
     "edf": lambda unit_s: EarliestDeadline(),
     "greedy": lambda unit_s: EarliestDeadline(fit="greedy"),
     "fixed-degree": lambda unit_s: FixedDegree(),
