@@ -6,6 +6,7 @@ from math import inf
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Progress, StageCost
 from mezzotint.sim.core.request import Request
@@ -141,6 +142,9 @@ class StageView(Protocol):
 
     def decide_at(self, time_s: float) -> None:
         """Have the policy decide at ``time_s``, after what happens and before what starts at that instant."""
+
+    def of_kind(self, gpu: Gpu) -> "StageView":
+        """Return this view with the parallel degrees and costs of the kind ``gpu``, of a cluster of several kinds."""
 
 
 @runtime_checkable

@@ -42,8 +42,8 @@ def check_together(
             "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
             "choose failures=none or controller=none"
         )
-    moves_work = controller is not None and not isinstance(controller, OneGroup)
-    if moves_work and isinstance(getattr(scheduler, "discipline", None), ShortestRemaining):
+    preempts = isinstance(getattr(scheduler, "discipline", None), ShortestRemaining)
+    if preempts and isinstance(controller, (RentingController, *ORDERS_ROLES)):
         does = "gives GPUs back" if isinstance(controller, RentingController) else "changes the roles of GPUs"
         raise ConfigError(
             f"discipline: found one that preempts beside a controller that {does}, and moving a preempted "

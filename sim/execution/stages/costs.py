@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
 
-from mezzotint.backends.base import BackendError, Cost, Work, size_text
+from mezzotint.backends.base import Backend, BackendError, Cost, Work, size_text
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
@@ -26,9 +26,10 @@ Form = Literal["whole", "disaggregated"] | list[Stage]
 
 @dataclass(slots=True)
 class StageCosts:
-    """The stages of a request, and the cost of each on a group of GPUs, of which the cluster has one kind.
+    """The stages of a request, and the cost of each on a group of GPUs of one kind.
 
     Args:
+        backend: the costs of work on ``gpu``.
         form: the stages of a request whose plan names none.
         addons: ControlNets and LoRAs; None if requests have none.
 
@@ -36,9 +37,10 @@ class StageCosts:
     """
 
     run: Run
+    gpu: Gpu
+    backend: Backend
     form: Form
     addons: StageAddons | None
-    gpu: Gpu = field(init=False, repr=False)
     _by_row: bool = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
@@ -46,8 +48,7 @@ class StageCosts:
     """Steps to run and stages that were found to fit."""
 
     def __post_init__(self) -> None:
-        (self.gpu,) = self.run.cluster.kinds
-        self._by_row = self.run.backend.by_row
+        self._by_row = self.backend.by_row
         if isinstance(self.form, list) and [stage.component for stage in self.form].count(DENOISER) != 1:
             names = ", ".join(stage.component for stage in self.form)
             raise ConfigError(f"executor.stages: found {names or 'no stage'}; expected one denoiser among the stages")
@@ -99,7 +100,7 @@ class StageCosts:
         return cost
 
     def _cost(self, request: Request, stage: Stage, degree: int, batch: int, as_usual: bool) -> StageCost:
-        backend, component, work = self.run.backend, stage.component, self.run.work(request)
+        backend, component, work = self.backend, stage.component, self.run.work(request)
         if as_usual:
             work = replace(work, images=1, cfg=None, input_images=0)
         if batch > 1:
@@ -125,7 +126,7 @@ class StageCosts:
         """Return seconds and joules of a step on ``degree`` GPUs. Raises BackendError if it was not measured."""
         cost = self._group_step(work, degree, batch)
         if cost is None:
-            sizes = ", ".join(map(str, sorted({1, *self.run.backend.group_sizes()})))
+            sizes = ", ".join(map(str, sorted({1, *self.backend.group_sizes()})))
             size = size_text(work.width, work.height, work.frames)
             raise BackendError(
                 f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
@@ -139,7 +140,7 @@ class StageCosts:
 
     def _group_step(self, work: Work, degree: int, batch: int) -> Cost | None:
         """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
-        backend = self.run.backend
+        backend = self.backend
         if degree == 1 or not work.controlnets:
             return backend.group_step(work, degree, batch)
         assert batch == 1
@@ -151,7 +152,7 @@ class StageCosts:
 
     def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
         """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
-        ends = tuple(self.run.backend.step_ends(work))
+        ends = tuple(self.backend.step_ends(work))
         stages = [stage for stage in request.plan.stages if stage.component in (WHOLE, DENOISER)]
         if ends and (batch > 1 or len(stages) > 1):
             found = f"a batch of {batch} requests" if batch > 1 else f"a plan with {len(stages)} stages of steps"
@@ -163,7 +164,7 @@ class StageCosts:
         return ends
 
     def _check_memory(self, work: Work, batch: int) -> None:
-        peak_bytes, memory_bytes = self.run.backend.peak_bytes([work] * batch), self.gpu.memory_bytes
+        peak_bytes, memory_bytes = self.backend.peak_bytes([work] * batch), self.gpu.memory_bytes
         if peak_bytes is not None and memory_bytes is not None and peak_bytes > memory_bytes:
             raise SimulationError(
                 f"a batch of {batch} requests of {work.model} at {size_text(work.width, work.height, work.frames)} "

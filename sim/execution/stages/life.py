@@ -37,6 +37,7 @@ One instant, in the order of the clock::
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -49,7 +50,7 @@ from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
-from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
@@ -123,13 +124,16 @@ class Stages(Executor, Scheduler):
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
-    _costs: StageCosts = field(init=False, repr=False)
+    _costs: dict[str, StageCosts] = field(init=False, default_factory=dict, repr=False)
+    """True costs, by the name of the kind of GPU."""
     _moves: Moves = field(init=False, repr=False)
     _addons: StageAddons | None = field(init=False, default=None, repr=False)
     _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
     _preparation: Preparation = field(init=False, repr=False)
     _account: Account = field(init=False, repr=False)
-    _known: StageEstimates = field(init=False, repr=False)
+    _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
+    """What the policy believes, by the name of the kind of GPU."""
+    _are_exact: bool = field(init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
     _looks_ahead: bool = field(init=False, repr=False)
@@ -171,6 +175,7 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
+        cluster.keep_groups("executor=stages forms its own groups")
         if self.group_policy is None:
             self._policy = self._pulled = Pulled()
         else:
@@ -179,38 +184,48 @@ class Stages(Executor, Scheduler):
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
                 )
-        check_one_kind(cluster.kinds, "executor=stages", "a group's GPUs are of", "choose another executor=")
         if backend.live:
             raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
         if run.workload.addons is not None:
+            remedy = "choose another executor=, or addons=ignore"
+            check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)
             self._addons = StageAddons(
                 run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
-        costs = self._costs = StageCosts(run, self.stages, self._addons)
+        for gpu, backend in cluster.kinds.items():
+            costs = self._costs[gpu.name] = StageCosts(run, gpu, backend, self.stages, self._addons)
+            estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
+            if estimates is not None:
+                estimates.bind(run, costs.cost)
+            self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
+        self._are_exact = all(known.are_exact for known in self._known.values())
         self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes, self.handover == "background")
         self._claimed = Claims([0] * gpus)
         self._turns = Turns(run.clock)
-        if self.estimates is not None:
-            self.estimates.bind(run, costs.cost)
-        self._known = StageEstimates(costs, self.estimates, gpus, self._completed_steps)
         policy_looks = type(self._policy).stands is not GroupPolicy.stands
-        self._looks_ahead = policy_looks and self._known.are_fixed and not self.launch_s
+        are_fixed = all(known.are_fixed for known in self._known.values())
+        self._looks_ahead = policy_looks and are_fixed and not self.launch_s
         self._lookahead = Lookahead(
             run.clock, self._policy, self._claimed, self._end_at, self._end_next, self._turns.standing
         )
-        # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
-        # starts.
-        known = self._known
-        view = View(
-            MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
-            known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
-            self.decide_at,
-        )  # fmt: skip
-        self._policy.bind(run, view)
-        self._account = Account(run, costs)
-        residency = Residency(backend, costs.gpu.memory_bytes, self._placed)
+        self._policy.bind(run, self._view(next(iter(cluster.kinds))))
+        self._account = Account(run, self._costs)
+        residency = {
+            gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
+        }
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
         self._assume(run)
+
+    def _view(self, gpu: Gpu) -> View:
+        """Return what a policy sees, with the costs of ``gpu``."""
+        # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
+        # starts.
+        known = self._known[gpu.name]
+        return View(
+            MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
+            known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
+            self.decide_at, self._view,
+        )  # fmt: skip
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:
@@ -297,17 +312,7 @@ class Stages(Executor, Scheduler):
         """Return None: with a group policy no GPU pulls a request, since the policy decides what all of them run."""
 
     def accept(self, worker: Worker, request: Request) -> None:
-        if self._pulled is None:
-            raise SimulationError(
-                f"executor=stages was handed the request in row {request.row} for {worker}; with a group policy it "
-                "takes requests from nobody"
-            )
-        if len(worker.gpus) > 1:
-            raise ConfigError(
-                f"scheduler: the request in row {request.row} was given to {worker} of {len(worker.gpus)} GPUs, and "
-                "executor=stages takes one GPU from a scheduler; choose group_policy=fixed-degree scheduler=stages, or "
-                "another executor="
-            )
+        assert self._pulled is not None, "with a group policy, the engine's scheduler is this one, and gives none away"
         reason = self._refusal(request)
         if reason:
             self._run.end(request, FAILED, reason)
@@ -320,15 +325,20 @@ class Stages(Executor, Scheduler):
         return "" if self._addons is None else self._addons.refusal(request)
 
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
-        progress = Progress(request, self._submitted, self._costs.stages_of(request), now_s)
+        costs = next(iter(self._costs.values()))
+        progress = Progress(request, self._submitted, costs.stages_of(request), now_s)
         self._submitted += 1
         self._attempts[progress] = None
-        self._known.enter_stage(progress)
+        self._enter_stage(progress)
         self._waiting[progress] = None
         if self._pulled is not None and worker is not None:
             self._pulled.workers[progress] = worker
         self._policy.arrived(progress, now_s)
         self._decide(now_s)
+
+    def _enter_stage(self, progress: Progress) -> None:
+        for known in self._known.values():
+            known.enter_stage(progress)
 
     def _tick(self, _: None) -> None:
         self._decide(self._clock._now)
@@ -425,6 +435,8 @@ class Stages(Executor, Scheduler):
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{len(self._claimed) - 1}",
             )
+        if len(self._costs) > 1 and len({self._run.cluster.group((gpu,)).gpu for gpu in gpus}) > 1:
+            raise self._error(f"launches {progress!r} on the GPUs {gpus!r}, which are of several kinds")
         # By both orders: the policy names GPUs in any (test_order_in_which_a_launch_names_its_gpus_is_of_no_account).
         mask = self._bits[gpus] = self._bits[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
         return mask
@@ -494,7 +506,7 @@ class Stages(Executor, Scheduler):
         # The usage log takes the times of a GPU in order, so what ran there is recorded first
         # (test_component_is_loaded_after_the_stage_of_another_request).
         if self._at_boundary and (last is not group or launch.batch):
-            self._close_on(launch)
+            self._close_at(launch.mask, launch.progress)
         for other in launch.batch:
             self._close(other)
         # It may have waited for its GPUs longer than ``launch_s``
@@ -522,13 +534,13 @@ class Stages(Executor, Scheduler):
         progress = launch.progress
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
-        launch.cost = cost = self._true_cost(launch)
+        launch.cost = cost = self._true_cost(launch, group)
         counted: tuple[float, int] = launch.begin_s, progress.done
         attempt = self._attempts[progress]
         if attempt is not None and launch.goes_on:
             counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
-            estimate = cost if self._known.are_exact else self._estimated_cost(launch)
+            estimate = cost if self._are_exact else self._estimated_cost(launch, group)
             attempt = Attempt(
                 group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
             )  # fmt: skip
@@ -562,14 +574,14 @@ class Stages(Executor, Scheduler):
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
-    def _estimated_cost(self, launch: LaunchState) -> StageCost:
-        return self._known.cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
+    def _estimated_cost(self, launch: LaunchState, group: Worker) -> StageCost:
+        return self._known[group.gpu.name].cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
 
-    def _true_cost(self, launch: LaunchState) -> StageCost:
-        if self._known.are_exact:
-            return self._estimated_cost(launch)
-        progress = launch.progress
-        return self._costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
+    def _true_cost(self, launch: LaunchState, group: Worker) -> StageCost:
+        if self._are_exact:
+            return self._estimated_cost(launch, group)
+        progress, costs = launch.progress, self._costs[group.gpu.name]
+        return costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
 
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
@@ -603,7 +615,10 @@ class Stages(Executor, Scheduler):
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
-        self._enqueue(launch)
+        if self._away.isdisjoint(launch.gpus):
+            self._enqueue(launch)
+        else:
+            self._wait_again(launch)  # a GPU of it has left meanwhile
         self._decide(now_s)
 
     def _due(self, launch: LaunchState) -> None:
@@ -663,10 +678,11 @@ class Stages(Executor, Scheduler):
         if launch.batch:
             self._account.attempt(launch.requests(), attempt)
             self._attempts[progress] = None
+        elif not self._away.isdisjoint(launch.gpus):
+            self._close(progress)  # a GPU that leaves may load at once
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         # Before the policy decides anew, with what was just learnt.
-        if self.estimates is not None:
-            self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
+        self._known[group.gpu.name].observed(progress, len(launch.gpus), launch.steps, taken_s, batch)
         for member in launch.requests():
             self._advance(member, group, launch.steps, now_s)
         self._ending = progress
@@ -684,7 +700,7 @@ class Stages(Executor, Scheduler):
             self._free_addons(progress, group, stage, True)
         is_last = advance(progress, steps)
         if progress.stage is not stage:
-            self._known.enter_stage(progress)
+            self._enter_stage(progress)
         if is_last:
             self._close(progress)
             held_s = 0.0
@@ -777,19 +793,19 @@ class Stages(Executor, Scheduler):
     def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> None:
         """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left."""
         if self._addons is not None and stage.component in (WHOLE, DENOISER):
-            watts = self._costs.cost(progress.request, stage, len(group.gpus)).watts / len(group.gpus)
+            costs, degree = self._costs[group.gpu.name], len(group.gpus)
+            watts = costs.cost(progress.request, stage, degree).watts / degree
             gpu_s = self._addons.free(progress, group, watts, is_last, self._clock._now)
             self._account.service(progress, gpu_s)
 
-    def _close_on(self, launch: LaunchState) -> None:
-        """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
+    def _close_at(self, mask: int, but: Progress | None = None) -> None:
+        """Close the attempts at a boundary on the GPUs of ``mask``, without that of ``but``.
 
-        Its own attempt goes on.
+        Something else is about to be recorded there.
         """
-        mask = launch.mask
         for progress in self._at_boundary:
             attempt = self._attempts.get(progress)
-            if attempt is None or progress is launch.progress or progress.running:
+            if attempt is None or progress is but or progress.running:
                 continue
             if mask & self._bits[attempt.group.gpus]:
                 self._close(progress)
@@ -797,7 +813,7 @@ class Stages(Executor, Scheduler):
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
         self._close(launch.progress)
-        self._close_on(launch)
+        self._close_at(launch.mask, launch.progress)
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""
@@ -809,7 +825,8 @@ class Stages(Executor, Scheduler):
     def _forget(self, progress: Progress) -> None:
         """Forget a request that leaves."""
         del self._attempts[progress]
-        self._known.forget(progress)
+        for known in self._known.values():
+            known.forget(progress)
 
     # -- GPUs that come and go -----------------------------------------------------------------------------------------
 
@@ -834,13 +851,18 @@ class Stages(Executor, Scheduler):
         """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
         for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
             self._queue.remove(launch)
-            self._unclaim(launch)
-            for progress in launch.requests():
-                if launch.is_moved:
-                    write(progress, "group", launch.group)
-                self._waiting[progress] = None
-                self._policy.at_boundary(progress, self._clock._now)
+            self._wait_again(launch)
+        self._close_at(1 << gpu)  # it may load at once
         self._lookahead.yield_gpus(1 << gpu)
+
+    def _wait_again(self, launch: LaunchState) -> None:
+        """Give up ``launch``, which has not started, and let its requests wait."""
+        self._unclaim(launch)
+        for progress in launch.requests():
+            if launch.is_moved:
+                write(progress, "group", launch.group)
+            self._waiting[progress] = None
+            self._policy.at_boundary(progress, self._clock._now)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
@@ -926,7 +948,7 @@ class Stages(Executor, Scheduler):
         self._close(progress)
         self._free_reserved(progress)
         restart(progress, now_s)
-        self._known.enter_stage(progress)
+        self._enter_stage(progress)
         self._account.restart(progress)
         return True
 

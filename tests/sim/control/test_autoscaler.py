@@ -49,9 +49,9 @@ class Script(Controller):
         for at_s, what, instance in self.orders:
             yield run.clock.sleep_until(at_s)
             if what == "order":
-                run.cluster.order(instance, self.startup_s, at_s)
+                run.cluster.start_instance(instance, self.startup_s, at_s)
             else:
-                run.cluster.give_back(instance, at_s)
+                run.cluster.stop_instance(instance, at_s)
 
 
 class Wishes(ScalingRule):

@@ -7,10 +7,14 @@ import pytest
 
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.core.clock import CONTROL
-from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.gpu import Gpu, Kind
+from mezzotint.sim.core.model import Model
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import Controller, GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
+from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from tests.sim.execution.stages.test_life import ByDegree
 from tests.sim.lab import engine, simulated
 
@@ -40,7 +44,7 @@ def test_no_launch_loads_the_model_of_another_role(policy: str, monkeypatch: pyt
     def loads(*_: object) -> None:
         raise AssertionError("a launch runs on a GPU of another role")
 
-    monkeypatch.setattr(Cluster, "hold", loads)
+    monkeypatch.setattr(Cluster, "set_model", loads)
     words = "trace.requests=400", "preload=100", "arrivals.rate_rpm=14", "slo=[5x]"
     outcome = simulated("system=modm-throughput", *words, *ON_GROUPS, f"group_policy={policy}")
     assert outcome.attempts is not None
@@ -86,7 +90,59 @@ class GivesBack(Controller):
 
     def bind(self, run: Run) -> None:
         run.cluster.rent(2)
-        run.clock.at(12.0, CONTROL, lambda _: run.cluster.give_back(1, 12.0))
+        run.clock.at(12.0, CONTROL, lambda _: run.cluster.stop_instance(1, 12.0))
+
+
+POOLS = "cluster=pools", "models=sdxl", "cluster.pools=[{gpu: h800, count: 2}, {gpu: mi210, count: 4}]"
+
+
+@pytest.mark.parametrize("policy", [("fixed-degree",), ("edf-best-fit", "group_policy.degrees=[1]")])
+def test_each_kind_runs_at_its_own_speed(policy: tuple[str, ...]) -> None:
+    """A GPU's seconds and joules are those that it takes alone; the estimates are, too."""
+    words = "system=vanilla", "trace.requests=300", "arrivals.rate_rpm=20", "slo=[5x]"
+    name, *settings = policy
+    outcome = simulated(*words, *POOLS, *ON_GROUPS, f"group_policy={name}", *settings)
+    requests = outcome.requests.to_pandas()
+    for gpu, workers in (("h800", (0, 1)), ("mi210", (2, 3, 4, 5))):
+        alone = simulated("system=vanilla", "trace.requests=2", "models=sdxl", f"cluster={gpu}").requests.to_pandas()
+        of_kind = requests[requests["worker"].isin(workers)]
+        assert len(of_kind) > 20
+        for name in ("denoise_s", "decode_s", "energy_j"):
+            np.testing.assert_allclose(of_kind[name], alone[name][0], rtol=1e-9)
+        np.testing.assert_allclose(of_kind["estimate_s"], of_kind["gpu_s"], rtol=1e-9)
+
+
+def test_request_goes_to_the_kind_that_would_finish_it_first() -> None:
+    """Four at once on one fast and one slow GPU, 3 and 5 s a request: 3, 6 (fast), 5 (slow), 9 (fast) s."""
+    kinds = [Kind(Gpu(name, 300.0, 60.0, "made up"), ByDegree({1: [step_s] * 4})) for name, step_s in
+             (("fast", 0.75), ("slow", 1.25))]  # fmt: skip
+    models = {"large": Model("large", 4, 64, 64)}
+    run = engine(
+        np.array([0.0, 0.0, 0.0, 0.0]), [3.0] * 4, 2, executor=Stages(ByPool(FixedDegree()), Scaled()), models=models,
+        cluster=Cluster(kinds, ["large", "large"], models), backend=kinds[0].backend, use_model_shape=False,
+        shapes=tuple(np.full(4, value, np.int32) for value in (64, 64, 4)),
+    )  # fmt: skip
+    run.run()
+    columns = run.record.request_columns
+    assert list(columns["worker"]) == [0, 1, 0, 0]
+    np.testing.assert_array_equal(columns["finish_s"], [3.0, 5.0, 6.0, 9.0])
+
+
+def test_launch_on_gpus_of_several_kinds_is_refused() -> None:
+    words = "system=vanilla", "trace.requests=20", *POOLS, *ON_GROUPS
+    with pytest.raises(ConfigError, match=r"cluster.pools: found 2 kinds of GPUs beside the group policy FixedGroups"):
+        simulated(*words, "group_policy=fixed-groups")
+    kinds = [Kind(Gpu(name, 300.0, 60.0, "made up"), ByDegree({1: [1.0]})) for name in ("one", "two")]
+    models = {"large": Model("large", 4, 64, 64)}
+    run = engine([0.0], [4.0], 2, executor=Stages(Across(), Scaled()), models=models,
+                 cluster=Cluster(kinds, ["large"] * 2, models), backend=kinds[0].backend)  # fmt: skip
+    with pytest.raises(SimulationError, match=r"launches .* on the GPUs \(0, 1\), which are of several kinds"):
+        run.run()
+
+
+class Across(Queued):
+    def decide(self, now_s: float) -> list[Launch]:
+        return [Launch(progress, (0, 1), progress.left) for progress in list(self.view.waiting)]
 
 
 def test_policy_that_counts_on_its_gpus_is_refused_beside_a_controller() -> None:
