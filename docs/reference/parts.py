@@ -7,6 +7,8 @@ parts.md of parts.yaml, and tests/sim/laws/test_matrix.py holds parts.yaml to wh
 """
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,7 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import yaml
 from omegaconf import OmegaConf
 
@@ -286,7 +287,7 @@ def run(chosen: Chosen) -> Outcome:
 
 
 class Tried(NamedTuple):
-    """What became of a run: the words that refused it, or "" and a digest of each column of its results."""
+    """What became of a run: the words that refused it, or "" and the digest of each column of its results."""
 
     refusal: str
     results: Mapping[str, str] = {}
@@ -301,34 +302,116 @@ def _digest(values: list[Any]) -> str:
 
 
 def _digests(outcome: Outcome) -> dict[str, str]:
-    tables = {"requests": outcome.requests, "cluster": outcome.cluster, "attempts": outcome.attempts}
+    tables = {"requests": outcome.requests, "cluster": outcome.cluster}
     return {
         f"{name}.{column}": _digest(table[column].to_pylist())
         for name, table in tables.items()
-        if table is not None
         for column in table.column_names
     }
 
 
-def try_parts(*pair: Part) -> Tried:
-    """Run ``pair``, with what the first needs before what the second needs, then the other way round."""
-    first = _try(with_needs(*pair))
-    if not first.refusal:
-        return first
-    second = _try(with_needs(*reversed(pair)))
-    return first if second.refusal else second
+_tried: dict[tuple[tuple[str, str], ...], Tried] = {}
 
 
-_done: dict[tuple[tuple[str, str], ...], Tried] = {}
+def try_chosen(chosen: Chosen) -> Tried:
+    """Run ``chosen``, once in a process.
 
-
-def _try(chosen: Chosen) -> Tried:
+    Raises AssertionError if a request was lost: it failed, or has no outcome. Errors of another kind than a refusal
+    pass.
+    """
     key = tuple(sorted(chosen.items()))
-    if key not in _done:
+    if key not in _tried:
         try:
             outcome = run(chosen)
         except (ConfigError, BackendError) as error:
-            _done[key] = Tried(str(error))
+            _tried[key] = Tried(str(error))
         else:
-            _done[key] = Tried("", _digests(outcome))
-    return _done[key]
+            ended = Counter(outcome.requests["outcome"].to_pylist())
+            assert ended["completed"] + ended["discarded"] == len(made_trace()) - PRELOAD, (chosen, ended)
+            _tried[key] = Tried("", _digests(outcome))
+    return _tried[key]
+
+
+def try_pair(*pair: Part) -> tuple[Chosen, Tried]:
+    """Run ``pair`` with what the first needs before what the second needs; if that is refused, the other way round.
+
+    Returns:
+        The choices of the run that was not refused, else of the first, and what became of it.
+    """
+    ways = [with_needs(*pair), with_needs(*reversed(pair))]
+    return next(
+        ((chosen, tried) for chosen in ways if not (tried := try_chosen(chosen)).refusal),
+        (ways[0], try_chosen(ways[0])),
+    )
+
+
+def pairs() -> Iterator[tuple[Part, Part]]:
+    """Yield every pair of choices of different groups, in the order of `parts`."""
+    return ((a, b) for a, b in combinations(parts(), 2) if a.group != b.group)
+
+
+def differ(one: Tried, other: Tried) -> bool:
+    """Return True if requests of ``one`` went otherwise than in ``other``, or a gauge that only it has moved."""
+    mine, theirs = one.results, other.results
+    moved = any(name not in theirs and mine[name] != CONSTANT for name in mine if name.startswith("cluster."))
+    return moved or any(mine[name] != theirs[name] for name in mine.keys() & theirs.keys() if name.startswith("req"))
+
+
+def kind_of(words: str) -> str:
+    """Return the words of a refusal without the names of classes and choices and the numbers in them."""
+    plain = re.sub(r"^(\w+)=[\w-]+:", r"\1:", words)
+    plain = re.sub(r"\b(mezzotint\.[\w.]+|[A-Z][a-z]+[A-Z]\w+|Fcfs|Pools|Rounds|Hindsight|Timetable|Autoscaler)", "X", plain)
+    plain = re.sub(r"(found|lacks|role|needs an?|policy) ('?[\w-]+(=[\w-]+)?'?|\[.*?\])", r"\1 …", plain)
+    return re.sub(r"it lacks .*|\d+", "…", plain)
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Words that refuse pairs, as of the first of them."""
+
+    words: str
+    pairs: list[tuple[Part, Part]] = field(default_factory=list)
+
+
+def try_all() -> list[Refusal]:
+    """Run every pair, and return those that are refused by their words."""
+    refusals: dict[str, Refusal] = {}
+    for pair in pairs():
+        words = try_pair(*pair)[1].refusal
+        if words:
+            refusals.setdefault(kind_of(words), Refusal(words)).pairs.append(pair)
+    return list(refusals.values())
+
+
+def read_refusals() -> list[Refusal]:
+    """Return what parts.yaml says."""
+    rows = parse(DATA.read_bytes())
+    return [
+        Refusal(
+            row["words"],
+            [
+                (Part(*one.split("=", 1)), Part(group, choice))
+                for one, others in row["pairs"].items()
+                for group, names in others.items()
+                for choice in names.split()
+            ],
+        )
+        for row in rows
+    ]
+
+
+def write_refusals(refusals: Iterable[Refusal]) -> None:
+    """Write parts.yaml."""
+    rows = []
+    for refusal in refusals:
+        of_part: dict[str, dict[str, str]] = {}
+        for one, other in refusal.pairs:
+            row = of_part.setdefault(str(one), {})
+            row[other.group] = f"{row[other.group]} {other.choice}" if other.group in row else other.choice
+        rows.append({"words": refusal.words, "pairs": of_part})
+    head = "# The pairs of parts that are refused, and with which words: python -m docs.reference.parts\n"
+    DATA.write_text(head + yaml.safe_dump(rows, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_refusals(try_all())
