@@ -1,8 +1,8 @@
 """Write the generated pages of the reference: ``python -m docs.reference.make FOLDER``. `make docs` does so.
 
 configuration.md comes from conf/, from the annotations and docstrings of the classes that it names, and from
-conf/config.yaml; command-line.md from the help of the commands; matrix.md from the shipped profiles. The pages of this
-folder have their introductions.
+conf/config.yaml; command-line.md from the help of the commands; matrix.md from the shipped profiles; parts.md from
+parts.yaml. The pages of this folder have their introductions.
 """
 
 import dataclasses
@@ -11,7 +11,8 @@ import io
 import re
 import sys
 import typing
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from importlib import import_module, resources
@@ -21,6 +22,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic.fields import FieldInfo
 
+from docs.reference.parts import Part, parts, read_refusals
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.metrics.cost import list_prices
@@ -519,7 +521,67 @@ def known_times() -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
 
-PAGES = {"configuration.md": configuration, "command-line.md": command_line, "matrix.md": known_times}
+# -- what works together -----------------------------------------------------------------------------------------
+
+
+def pairs_of_parts() -> str:
+    """Return which parts work beside which: a table by group, and under it each refusal with its pairs."""
+    refusals = read_refusals()
+    names = list(dict.fromkeys(part.group for part in parts()))
+    sizes = Counter(part.group for part in parts())
+    by_groups: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    for number, refusal in enumerate(refusals, 1):
+        for one, other in refusal.pairs:
+            by_groups[one.group, other.group][number] += 1
+    lines = [f"| | {' | '.join(f'`{name}`' for name in names[1:])} |", f"|{'---|' * len(names)}"]
+    for at, row in enumerate(names[:-1]):
+        cells = [""] * (len(names) - 1)
+        for index, column in enumerate(names[1:]):
+            if index >= at:
+                numbers, total = by_groups[row, column], sizes[row] * sizes[column]
+                cells[index] = _works(total - sum(numbers.values()), total, numbers)
+        lines.append(f"| `{row}` | {' | '.join(cells)} |")
+    lines += ["", "## Refusals", ""]
+    for number, refusal in enumerate(refusals, 1):
+        lines += [f"### Refusal {number}", "", _prose(refusal.words), ""]
+        lines += [f"- {row}" for row in _rows_of(refusal.pairs)] + [""]
+    return "\n".join(lines)
+
+
+def _works(works: int, total: int, numbers: Iterable[int]) -> str:
+    links = ", ".join(f"[{number}](#refusal-{number})" for number in numbers)
+    return "works" if works == total else f"refused: {links}" if not works else f"{works} of {total}; {links}"
+
+
+def _rows_of(pairs: Iterable[tuple[Part, Part]]) -> list[str]:
+    """Return ``pairs`` in words: choices of a group with the same partners share a row."""
+    partners: dict[Part, list[Part]] = defaultdict(list)
+    for one, other in pairs:
+        partners[one].append(other)
+    rows: dict[tuple[str, tuple[Part, ...]], list[str]] = defaultdict(list)
+    for one, others in partners.items():
+        rows[one.group, tuple(others)].append(one.choice)
+    return [f"{_spelled_choices(group, ones)} with {_spelled_parts(others)}" for (group, others), ones in rows.items()]
+
+
+def _spelled_parts(of: Iterable[Part]) -> str:
+    by_group: dict[str, list[str]] = defaultdict(list)
+    for part in of:
+        by_group[part.group].append(part.choice)
+    return "; ".join(_spelled_choices(group, names) for group, names in by_group.items())
+
+
+def _spelled_choices(group: str, names: Collection[str]) -> str:
+    every = [part.choice for part in parts() if part.group == group]
+    return f"any `{group}`" if len(names) == len(every) > 1 else f"`{group}=`{', '.join(names)}"
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "command-line.md": command_line,
+    "matrix.md": known_times,
+    "parts.md": pairs_of_parts,
+}
 """The pages with a generated part, and what returns it."""
 
 

@@ -66,6 +66,9 @@ IMAGES = {"cache": "pinecone", "similarity": "text-to-text", "selector": "pineco
 MODM = {"cache": "modm", "similarity": "text-to-image", "selector": "modm", "admission": "cache-large"}
 CASCADE = {"allocation": "cascade", "executor": "static-batch", "scheduler": "random-dispatch"}
 
+BATCHING = ("dynamic-batching", "mlperf-batching", "random-dispatch")
+"""Schedulers that need an executor of large batches."""
+
 NEEDS: Mapping[str, Mapping[str, str]] = {
     "executor=continuous-batching": {"batching": "same-size"},
     "scheduler=stages": {"executor": "stages", "group_policy": "edf-best-fit"},
@@ -107,7 +110,6 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
 """Choice -> the choices that it is tried with, unless the other of a pair says otherwise, besides ``with`` of groups."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "executor=continuous-batching": {"max_batch": 2},
     "executor=static-batch": {"max_batch": 32},
     "failures=outages": {"outages": {1: [[2.0, 30.0]], 3: [[1.0, 20.0]]}},
     "failures=random": {"mean_up_s": 20.0, "mean_down_s": 20.0},
@@ -186,7 +188,8 @@ def made_trace() -> Trace:
     return make(
         {
             "request_id": [f"r{row}" for row in rows], "arrival_s": arrivals_s,
-            "prompt": [words[row % 4] if row % 3 or row < PRELOAD else _new_prompt(row) for row in rows], "width": sides, "height": sides, "steps": [STEPS] * len(rows),
+            "prompt": [words[row % 4] if row % 3 or row < PRELOAD else _new_prompt(row) for row in rows],
+            "width": sides, "height": sides, "steps": [STEPS] * len(rows),
             "controlnets": [[f"net-{row % 2}"] if row % 3 else [] for row in rows],
             "loras": [["lora"] for row in rows],
             "priority": [row % 2 for row in rows],
@@ -276,6 +279,8 @@ def configuration(chosen: Chosen) -> dict[str, Any]:
     config["models"] = {role: MODELS[role] for role in roles}
     if chosen.get("group_policy") in ("pools", "colocated", "tridentserve"):
         config["executor"] = config["executor"] | {"stages": "disaggregated"}
+    if chosen.get("executor") == "continuous-batching" and chosen.get("scheduler") not in BATCHING:
+        config["executor"] = config["executor"] | {"max_batch": 2}  # so that requests queue
     for part in flags:
         config |= FLAGS[part]
     return deepcopy(config)
@@ -357,12 +362,19 @@ def differ(one: Tried, other: Tried) -> bool:
     return moved or any(mine[name] != theirs[name] for name in mine.keys() & theirs.keys() if name.startswith("req"))
 
 
+_NAMES = (
+    (r"^(\w+)=[\w-]+:", r"\1:"),
+    (r"\b(mezzotint\.[\w.]+|[A-Z][a-z]+[A-Z]\w+|Fcfs|Pools|Rounds|Direct|Cascade|Hindsight|Autoscaler)\b", "X"),
+    (r"(found|lacks|role|needs an?|policy) ('?[\w-]+(=[\w-]+)?'?|\[.*?\])", r"\1 …"),
+    (r"it lacks .*|\d+(\.\d+)?", "…"),
+)
+
+
 def kind_of(words: str) -> str:
     """Return the words of a refusal without the names of classes and choices and the numbers in them."""
-    plain = re.sub(r"^(\w+)=[\w-]+:", r"\1:", words)
-    plain = re.sub(r"\b(mezzotint\.[\w.]+|[A-Z][a-z]+[A-Z]\w+|Fcfs|Pools|Rounds|Hindsight|Timetable|Autoscaler)", "X", plain)
-    plain = re.sub(r"(found|lacks|role|needs an?|policy) ('?[\w-]+(=[\w-]+)?'?|\[.*?\])", r"\1 …", plain)
-    return re.sub(r"it lacks .*|\d+", "…", plain)
+    for pattern, plain in _NAMES:
+        words = re.sub(pattern, plain, words)
+    return words
 
 
 @dataclass(slots=True)

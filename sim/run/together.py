@@ -10,6 +10,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.papers.modm.hindsight import Hindsight
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
@@ -60,20 +61,21 @@ def check_together(
             f"the controller {type(controller).__name__}, which orders roles; choose scheduler=hit-miss-shared, "
             "hit-miss-per-worker or per-worker, or controller=none"
         )
-    if isinstance(controller, GlobalMonitor | Hindsight) and _serves_one_model(frontend):
+    if isinstance(controller, GlobalMonitor | Hindsight) and not _has_hits_on_another(frontend):
         raise ConfigError(
             f"controller: found {type(controller).__name__}, which splits GPUs between misses on one model and hits on "
-            f"another, beside a front end ({type(frontend).__name__}) of one model; choose frontend=modm, or "
+            f"another, beside a front end ({type(frontend).__name__}) without such hits; choose frontend=modm, or "
             "controller=none"
         )
     if isinstance(controller, Hindsight) or (isinstance(controller, GlobalMonitor) and controller.mode == "quality"):
         _check_hits_run(controller, scheduler, executor)
 
 
-def _serves_one_model(frontend: FrontEnd) -> bool:
+def _has_hits_on_another(frontend: FrontEnd) -> bool:
+    """Return True unless ``frontend`` is known to run its hits on the model of its misses, or to have none."""
     if isinstance(frontend, CachedFrontEnd):
-        return frontend.hit_role == frontend.miss_role
-    return isinstance(frontend, Direct)
+        return frontend.hit_role != frontend.miss_role
+    return not isinstance(frontend, Direct | Cascade)
 
 
 def _check_hits_run(controller: Controller, scheduler: Scheduler, executor: Executor) -> None:

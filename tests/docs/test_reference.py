@@ -12,6 +12,7 @@ import typer
 
 import mezzotint
 from docs.reference import make
+from docs.reference.parts import parts, read_refusals
 from mezzotint.backends.patched import PatchTiming
 from mezzotint.backends.profile import LoraTiming, Profile
 from mezzotint.sim.core.run_folder import ATTEMPTS, CLUSTER, REQUESTS
@@ -65,6 +66,16 @@ def test_every_key_is_described(pages: Mapping[str, str]) -> None:
     assert len(entries) > 250
     bare = [each for each in entries if re.fullmatch(r"[^:]*(: Default: `[^`]*`\.)?(\n    - [^(]*)*", each)]
     assert bare == []
+
+
+def test_page_of_parts_names_every_refusal_and_only_choices_that_there_are(pages: Mapping[str, str]) -> None:
+    """That the refusals are true is tests/sim/laws/test_matrix.py's."""
+    refusals = read_refusals()
+    assert refusals
+    for number, refusal in enumerate(refusals, 1):
+        section = pages["parts.md"].partition(f"### Refusal {number}\n")[2].partition("### ")[0]
+        assert set(re.findall(r"\w+", refusal.words)) <= set(re.findall(r"\w+", section))
+        assert {part for pair in refusal.pairs for part in pair} <= set(parts())
 
 
 @pytest.mark.parametrize("words", COMMANDS)
