@@ -1,9 +1,9 @@
 """Try every pair of parts, and write what works to parts.yaml: ``python -m docs.reference.parts``.
 
 A pair is two choices of different groups of conf/, such as executor=stages and controller=autoscale-pending. It runs
-with what each of the two needs (`NEEDS`), on a workload on which every part has something to do (`made_trace`), and with
-made-up times (`PROFILE`), so that no pair is refused for want of measurements. ``docs.reference.make`` makes the page
-parts.md of parts.yaml, and tests/sim/laws/test_matrix.py holds parts.yaml to what runs do.
+with what each of the two needs (`NEEDS`), on a workload on which every part has something to do (`made_trace`), and
+with made-up times (`PROFILES`), so that no pair is refused for want of measurements. ``docs.reference.make`` makes the
+page parts.md of parts.yaml, and tests/sim/laws/test_matrix.py holds parts.yaml to what runs do.
 """
 
 import hashlib
@@ -107,7 +107,7 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
     "controller=modm-*": {"frontend": "modm", "scheduler": "hit-miss-shared", "allocation": "uniform-large"},
     "controller=timetable": {"frontend": "modm", "scheduler": "hit-miss-shared", "allocation": "uniform-large"},
 }
-"""Choice -> the choices that it is tried with, unless the other of a pair says otherwise, besides ``with`` of groups."""
+"""Choice -> choices that it is tried with, unless the other of a pair says otherwise, besides ``with`` of its group."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "executor=static-batch": {"max_batch": 32},
@@ -141,7 +141,9 @@ def _profile(model: str, factor: float) -> dict[str, Any]:
     return {
         "schema": 1, "model": model, "gpu": "h100", "source": "made up, for every pair of parts", "basis": "assumed",
         "step": points(0.08),
-        "gang_step": [point for gpus, share in DEGREES.items() if gpus > 1 for point in points(0.08 * share, gpus=gpus)],
+        "gang_step": [
+            point for gpus, share in DEGREES.items() if gpus > 1 for point in points(0.08 * share, gpus=gpus)
+        ],
         "text_encode": [{"batch": 1, "seconds": 0.03}],
         "vae_encode": points(0.07),
         "vae_decode": points(0.1),

@@ -12,14 +12,14 @@ from mezzotint.backends.base import BackendError
 from mezzotint.settings.assumption import UNMEASURED
 from mezzotint.settings.ranges import Count, Rate, SomeSeconds, SomeShare
 from mezzotint.sim.control.pid import Gain, Pid
-from mezzotint.sim.control.roles import apply_split, gpus_in_role, role_gauge
+from mezzotint.sim.control.roles import HitSplitter, apply_split, gpus_in_role, role_gauge
 from mezzotint.sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import HIT, MISSING
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.workload import capacity_rpm
-from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.protocols import Run
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Forecast(Protocol):
 
 
 @dataclass(slots=True)
-class GlobalMonitor(Controller):
+class GlobalMonitor(HitSplitter):
     """Split the cluster between a large model, which takes misses, and a smaller one, which refines hits.
 
     At the end of each window the rule of ``mode`` turns the window's request rate, hit rate and remaining steps into a
@@ -124,6 +124,9 @@ class GlobalMonitor(Controller):
 
     def __post_init__(self) -> None:
         self._pid = Pid(self.kp, self.ki, self.kd, self.max_integral)
+
+    def leaves_one_small(self) -> bool:
+        return self.mode == "throughput"
 
     def bind(self, run: Run) -> None:
         self._run = run

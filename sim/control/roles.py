@@ -3,7 +3,23 @@
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 
-from mezzotint.sim.protocols import Cluster
+from mezzotint.sim.protocols import Cluster, Controller
+
+
+class RoleController(Controller):
+    """A controller that orders GPUs from one role to another."""
+
+    __slots__ = ()
+
+
+class HitSplitter(RoleController):
+    """A controller that splits GPUs between misses on a large model and hits on a small one."""
+
+    __slots__ = ()
+
+    def leaves_one_small(self) -> bool:
+        """Return True if it never orders the last GPU with a small model elsewhere."""
+        return False
 
 
 def gpus_in_role(cluster: Cluster, role: str) -> int:

@@ -7,14 +7,14 @@ from typing import Any
 
 import simpy
 
-from mezzotint.sim.control.roles import apply_split
+from mezzotint.sim.control.roles import RoleController, apply_split
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import in_role
-from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.protocols import Run
 
 
 @dataclass(slots=True)
-class Timetable(Controller):
+class Timetable(RoleController):
     """Follow splits planned beforehand: a day's shape, or the best splits in hindsight.
 
     Args:

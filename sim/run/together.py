@@ -3,16 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.control.monitor import GlobalMonitor
 from mezzotint.sim.control.one_group import OneGroup
-from mezzotint.sim.control.timetable import Timetable
+from mezzotint.sim.control.roles import HitSplitter, RoleController
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.frontend.direct import Direct
-from mezzotint.sim.papers.modm.hindsight import Hindsight
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
 from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
@@ -21,10 +19,6 @@ from mezzotint.sim.scheduling.fcfs import Fcfs
 from mezzotint.sim.scheduling.groups import WorkerGroups
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
-
-
-ORDERS_ROLES = (GlobalMonitor, Timetable, Hindsight)
-"""Controllers that order GPUs from one role to another."""
 
 IGNORES_ROLES = (Fcfs, DynamicBatching, MlperfBatching, WorkerGroups)
 """Schedulers that give a request to any GPU, which then loads the model of the request."""
@@ -44,7 +38,7 @@ def check_together(
             "choose failures=none or controller=none"
         )
     preempts = isinstance(getattr(scheduler, "discipline", None), ShortestRemaining)
-    if preempts and isinstance(controller, (RentingController, *ORDERS_ROLES)):
+    if preempts and isinstance(controller, RentingController | RoleController):
         does = "gives GPUs back" if isinstance(controller, RentingController) else "changes the roles of GPUs"
         raise ConfigError(
             f"discipline: found one that preempts beside a controller that {does}, and moving a preempted "
@@ -55,19 +49,19 @@ def check_together(
             "controller: found OneGroup, which groups GPUs for the whole run, beside executor=stages, which groups "
             "them for each stage; choose controller=none and group_policy=fixed-degree, or executor=sequential"
         )
-    if isinstance(controller, ORDERS_ROLES) and isinstance(scheduler, IGNORES_ROLES):
+    if isinstance(controller, RoleController) and isinstance(scheduler, IGNORES_ROLES):
         raise ConfigError(
             f"scheduler: found {type(scheduler).__name__}, which gives a request to any GPU whatever its role, beside "
             f"the controller {type(controller).__name__}, which orders roles; choose scheduler=hit-miss-shared, "
             "hit-miss-per-worker or per-worker, or controller=none"
         )
-    if isinstance(controller, GlobalMonitor | Hindsight) and not _has_hits_on_another(frontend):
+    if isinstance(controller, HitSplitter) and not _has_hits_on_another(frontend):
         raise ConfigError(
             f"controller: found {type(controller).__name__}, which splits GPUs between misses on one model and hits on "
             f"another, beside a front end ({type(frontend).__name__}) without such hits; choose frontend=modm, or "
             "controller=none"
         )
-    if isinstance(controller, Hindsight) or (isinstance(controller, GlobalMonitor) and controller.mode == "quality"):
+    if isinstance(controller, HitSplitter) and not controller.leaves_one_small():
         _check_hits_run(controller, scheduler, executor)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mezzotint.backends.base import Asset, Backend
 from mezzotint.settings.ranges import Amount, Count, SomeSeconds
 from mezzotint.sim.control.monitor import WindowCounts
-from mezzotint.sim.control.roles import gpus_in_role, role_gauge
+from mezzotint.sim.control.roles import HitSplitter, gpus_in_role, role_gauge
 from mezzotint.sim.control.split import Demand
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.errors import ConfigError
@@ -27,13 +27,13 @@ from mezzotint.sim.core.plan import HIT, LOOKUPS
 from mezzotint.sim.core.run_folder import REQUESTS
 from mezzotint.sim.core.workload import capacity_rpm
 from mezzotint.sim.metrics.run_files import read_columns
-from mezzotint.sim.protocols import Controller, Run
+from mezzotint.sim.protocols import Run
 
 Reals = NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Hindsight(Controller):
+class Hindsight(HitSplitter):
     """Split the cluster between two models in the best way for a load known beforehand (``best_plan``).
 
     A finished run of the same trace and arrivals gives the load of each window: requests, hits, and the steps that hits

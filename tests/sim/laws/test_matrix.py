@@ -1,7 +1,7 @@
 """Every pair of parts works or is refused in words that help, and what is accepted has an effect."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 
