@@ -177,6 +177,7 @@ class Stages(Executor, Scheduler):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
         cluster.keep_groups("executor=stages forms its own groups")
         if self.group_policy is None:
+            self._refuse_unused()
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
@@ -226,6 +227,20 @@ class Stages(Executor, Scheduler):
             known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
             self.decide_at, self._view,
         )  # fmt: skip
+
+    def _refuse_unused(self) -> None:
+        """Raise ConfigError for settings of groups without a group policy, when each request runs on one GPU."""
+        for name in ("forming_s", "migration_s", "link_bytes_s"):
+            if getattr(self, name):
+                raise ConfigError(
+                    f"executor.{name}: found {getattr(self, name):g}, and without a group policy each request stays on "
+                    f"one GPU; add group_policy= and scheduler=stages, or set executor.{name}=0"
+                )
+        if self.estimates is not None:
+            raise ConfigError(
+                f"estimates: found {type(self.estimates).__name__}, which only a group policy reads, and none is "
+                "chosen; add group_policy= and scheduler=stages, or leave it out (~estimates)"
+            )
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:

@@ -80,5 +80,8 @@ def test_fetches_and_loads_move_the_end_by_rounding_alone(words: str, column: st
 def test_scheduler_beside_a_group_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"scheduler: found Fcfs beside the group policy EarliestDeadline.*stages"):
         simulated("system=edf-best-fit", "scheduler=fcfs")
+    for key, word in (("estimates", "estimates=wrong"), ("executor.migration_s", "executor.migration_s=1")):
+        with pytest.raises(ConfigError, match=f"^{key}: found .* group policy"):
+            simulated("executor=stages", word)
     with pytest.raises(ConfigError, match=r"scheduler: none is chosen beside Sequential; add scheduler=fcfs"):
         simulated("system=vanilla", "scheduler=stages")
