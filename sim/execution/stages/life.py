@@ -841,18 +841,39 @@ class Stages(Executor, Scheduler):
             self._keep(gpu, 1)
             if worker.state != DOWN:
                 self._leave(gpu)
+            self._decide(now_s)
         else:
-            self._away.remove(gpu)
-            self._keep(gpu, -1)
-        self._decide(now_s)
+            # After all turns of the instant, whenever the clock was asked to end them and the load
+            # (test_lookahead_beside_gpus_that_go_runs_as_a_decision_at_every_step).
+            self._clock.at(now_s, INSERTION, self._back, worker)
+
+    def _back(self, worker: Worker) -> None:
+        """Let launches take ``worker`` again."""
+        if worker.open and worker.id in self._away:
+            self._away.remove(worker.id)
+            self._keep(worker.id, -1)
+            self._decide(self._clock._now)
 
     def _leave(self, gpu: int) -> None:
         """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
+        self._end_passing(gpu)
         for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
             self._queue.remove(launch)
             self._wait_again(launch)
         self._close_at(1 << gpu)  # it may load at once
         self._lookahead.yield_gpus(1 << gpu)
+
+    def _end_passing(self, gpu: int) -> None:
+        """End the launches on ``gpu`` that pass a boundary now: decided at every step, they would have ended.
+
+        An event outside the turns of an instant comes after them.
+        """
+        now_s, turns = self._clock._now, self._turns
+        for launch in [launch for launch in turns.standing if launch.mask >> gpu & 1]:
+            if launch.boundary_at(now_s) and launch.boundary < launch.steps:
+                turns.pass_boundaries()
+                launch.steps, launch.ends_s = launch.boundary, now_s
+                self._end(launch)
 
     def _wait_again(self, launch: LaunchState) -> None:
         """Give up ``launch``, which has not started, and let its requests wait."""
@@ -869,6 +890,7 @@ class Stages(Executor, Scheduler):
         A launch that was decided and has not started stays, and waits until the GPU is back.
         """
         lost: list[Request] = []
+        self._end_passing(worker.id)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
             if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
