@@ -22,8 +22,9 @@
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
-6. Failure. A GPU that fails ends its launch at once (``abort``). Launches that have not started stay queued, and
-   requests whose latent was there begin anew.
+6. GPUs that go. A GPU that fails ends its launch at once (``abort``), and requests whose latent was there begin anew.
+   One that leaves its role or is given back ends it where it is decided anew (``_leave``). Of launches that have not
+   started there the requests wait again; of a policy that counts on the GPUs that it began with they stay queued.
 
 One instant, in the order of the clock::
 
@@ -839,7 +840,7 @@ class Stages(Executor, Scheduler):
         if is_away:
             self._away.add(gpu)
             self._keep(gpu, 1)
-            if worker.state != DOWN:
+            if worker.state != DOWN or self._policy.follows_gpus:
                 self._leave(gpu)
             self._decide(now_s)
         else:
