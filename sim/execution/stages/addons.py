@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf, isnan
 
-from mezzotint.backends.base import AddonBackend, Asset, Cost, Work
+from mezzotint.backends.base import FREE, AddonBackend, Asset, Cost, Work
 from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_controlnet, remote_extra_s
@@ -46,13 +46,14 @@ class StageAddons:
     they first found too few, so that none waits for ever. A service GPU keeps its ControlNets, and evicts the least
     recently used ones for others; absent ones are loaded before the launch's first step, all at once.
 
-    LoRAs are loaded before the first step on every GPU of the group, one after another. Without ``keep_resident`` of
-    either, a request's add-ons leave the GPUs of its last launch with it.
+    LoRAs enter the weights on every GPU of the group, as ``lora_loading`` says: before the first step, one after
+    another, or at the step boundary at which their files have arrived. Without ``keep_resident`` of either, a request's
+    add-ons leave the GPUs of its last launch with it.
 
     Args:
         controlnet_placement: inline, or on service GPUs.
 
-    Raises ConfigError for other placements and LoRA loadings, and without a service GPU.
+    Raises ConfigError for other placements, and without a service GPU.
     """
 
     run: Run
@@ -72,17 +73,13 @@ class StageAddons:
                 f"controlnet_placement: found {class_name(placement)}, and executor=stages runs ControlNets inline or "
                 "on service GPUs; add controlnet_placement=inline or service"
             )
-        if not isinstance(self.lora_loading, SyncLoading):
-            raise ConfigError(
-                f"lora_loading: found {class_name(self.lora_loading)}, and executor=stages loads LoRAs before the "
-                "first step; add lora_loading=sync ~lora_fetch"
-            )
         if self.is_service and not run.cluster.servers:
             raise ConfigError(
                 "controlnet_placement=service: executor=stages takes GPUs that the allocation sets aside, and found "
                 "none; add allocation=controlnet-servers"
             )
         placement.bind(run, lambda _: 1.0)
+        # Nothing to interrupt: a launch without its LoRAs asks at every step.
         self.lora_loading.bind(run, lambda _: None)
         if self.is_service:
             self._wait = run.add_column("server_wait_s", default=0.0)
@@ -99,7 +96,9 @@ class StageAddons:
             )
         worker = run.cluster.group((0,))
         model = request.model or ""
-        on_group = [Asset("model", model, model), *loras, *(() if self.is_service else nets)]
+        # Merged in place, they take no bytes beyond the weights'.
+        merged = loras if isinstance(self.lora_loading, SyncLoading) else ()
+        on_group = [Asset("model", model, model), *merged, *(() if self.is_service else nets)]
         for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_service)):
             needed = sum(worker.backend.bytes(asset) or 0 for asset in assets) + activation_bytes(worker, request)
             memory_bytes = worker.gpu.memory_bytes
@@ -175,7 +174,18 @@ class StageAddons:
             loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
         return loads
 
-    def free(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> float:
+    def boundary(self, progress: Progress, group: Worker, done: int, now_s: float) -> Cost:
+        """Return the cost of waiting for LoRAs and merging them on ``group``, after ``done`` steps of ``progress``."""
+        progress.request.steps_left = progress.stage.steps - done
+        return self.lora_loading.boundary(group, [progress.request], now_s)
+
+    def lost(self, request: Request, worker: Worker) -> None:
+        """Forget ``request``, which was lost with ``worker`` and begins anew."""
+        self.lora_loading.request_left(worker, request, ())
+
+    def free(
+        self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float
+    ) -> tuple[float, Cost]:
         """Free what launches of ``progress`` on ``group`` reserved, of which the last ended.
 
         Args:
@@ -183,7 +193,7 @@ class StageAddons:
             is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
 
         Returns:
-            The GPU seconds of its service GPUs, which are recorded.
+            The GPU seconds of its service GPUs, which are recorded, and the cost of restoring the weights of ``group``.
         """
         cluster, request, service = self.run.cluster, progress.request, self._services.pop(progress, None)
         gpu_s = 0.0
@@ -202,12 +212,16 @@ class StageAddons:
                 cluster.vacate(server)
             if is_last and isinstance(self.controlnet_placement, ServiceGpus):
                 self.controlnet_placement.evict_all(service.gpus)
-        if is_last:
-            for worker in [cluster.group((gpu,)) for gpu in group.gpus]:
-                if not self.is_service:
-                    self.controlnet_placement.request_left(worker, request, ())
-                self.lora_loading.request_left(worker, request, ())
-        return gpu_s
+        if not is_last:
+            self.lora_loading.request_paused(request)
+            return gpu_s, FREE
+        restoring = []
+        for worker in [cluster.group((gpu,)) for gpu in group.gpus]:
+            if not self.is_service:
+                self.controlnet_placement.request_left(worker, request, ())
+            restoring.append(self.lora_loading.request_left(worker, request, ()))
+        # All GPUs at once, and the slowest counts.
+        return gpu_s, on_all_gpus(group, max(restoring, key=lambda cost: cost.seconds))
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""

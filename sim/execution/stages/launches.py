@@ -110,12 +110,15 @@ class LaunchState:
         else:
             behind = seconds / cost.step_s
         behind -= self.done - attempt.counted_done
+        # What ended before a delay is behind, though time is counted from the end of the delay.
+        least = max(0, attempt.counted_done - self.done)
+        behind = max(behind, least)
         steps = int(behind)
         if NEARLY < behind - steps < 1.0 - NEARLY and steps < left:
             return steps
         # An instant is compared with the end of a step as it is computed for the clock; ``behind`` rounds.
-        steps = min(max(0, round(behind)), left)
-        if steps and self.end_s(steps) > now_s:
+        steps = min(round(behind), left)
+        if steps > least and self.end_s(steps) > now_s:
             return steps - 1
         if steps < left and self.end_s(steps + 1) <= now_s:
             return steps + 1
@@ -135,6 +138,17 @@ class LaunchState:
                     ends_s = self.end_s(steps)
             self.boundary, self.boundary_s = steps, ends_s
         return self.boundary_s == now_s
+
+    def delay(self, attempt: Attempt, steps: int, until_s: float) -> None:
+        """Begin the step after ``steps`` of its steps at ``until_s``, as the first of ``attempt``."""
+        assert self.cost is not None
+        self.attempt = attempt
+        attempt.from_s = attempt.until_s = attempt.counted_s = self.steps_from_s = until_s
+        if not attempt.counted_done:
+            self.steps_from_s += self.cost.first_s
+        # What is decided from now on, while it waits, holds from the end of that step on.
+        self.boundary = min((steps // self.every + 1) * self.every, self.progress.left)
+        self.boundary_s = self.end_s(self.boundary)
 
     def boundary_before(self, steps: int) -> int:
         """Return the steps up to the last boundary before ``steps``."""

@@ -43,6 +43,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal
 
+from mezzotint.backends.base import FREE, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.sync_loading import SyncLoading
@@ -77,6 +78,23 @@ from mezzotint.sim.protocols import (
 
 TEXT_BYTES = 512 * 4096 * 2
 """Bytes of a prompt's embeddings: 512 tokens of T5-XXL at 2 bytes (FLUX, SD3, Wan)."""
+
+
+@dataclass(slots=True)
+class Restoration:
+    """A restoration of the weights on some GPUs, which a request with LoRAs left.
+
+    Attributes:
+        joules: of all its GPUs.
+        due: the clock's call at its end.
+        is_answered: True if the worker of an answered request waits for it (without a group policy).
+    """
+
+    model: str
+    from_s: float
+    joules: float
+    due: Entry
+    is_answered: bool = False
 
 
 @dataclass(slots=True)
@@ -155,6 +173,8 @@ class Stages(Executor, Scheduler):
     """The launches of the other requests of batches."""
     _answers: dict[Progress, Entry] = field(init=False, default_factory=dict, repr=False)
     """The requests that have run and are not answered, with the clock's calls that answer them."""
+    _restorations: dict[Worker, Restoration] = field(init=False, default_factory=dict, repr=False)
+    """The GPUs whose weights are restored, after a request with LoRAs."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _ending: Progress | None = field(init=False, default=None, repr=False)
     """The request whose launch ended in the present turn."""
@@ -528,13 +548,15 @@ class Stages(Executor, Scheduler):
             self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
+        is_pending = self._addons is not None and progress.request.loras_pending
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
-        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch):
+        # Without its LoRAs a launch may be delayed at any step; decisions at every boundary need no foresight.
+        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch or is_pending):
             self._lookahead.start(launch)
         self._end_at(launch, launch.steps, launch.end_s(launch.steps))
         launch.boundary_s = -inf  # it is found when it is asked for
@@ -542,6 +564,54 @@ class Stages(Executor, Scheduler):
             # Only its turn at its first boundary counts the delay, so all that pass there are stamped
             # (test_lookahead_runs_as_a_decision_at_every_step).
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
+        if is_pending:
+            self._merge_at(launch, 0)
+
+    def _merge_at(self, launch: LaunchState, steps: int) -> None:
+        """Have ``launch`` merge its LoRAs after ``steps`` of its steps, if they are there by then."""
+        at_s = launch.end_s(steps) if steps else launch.begin_s
+        if at_s > self._clock._now:
+            self._clock.at(at_s, COMPLETION, self._merge, (launch, steps, at_s))
+        else:
+            self._merge((launch, steps, at_s))
+
+    def _merge(self, due: tuple[LaunchState, int, float]) -> None:
+        """Merge LoRAs that arrived, before the next step of a launch; without them, ask again after that step."""
+        launch, steps, at_s = due
+        # It was lost, or ends here: then its next launch merges them.
+        if launch.ends_s == inf or launch.steps <= steps:
+            return
+        progress, group, addons, done = launch.progress, launch.group, self._addons, launch.done + steps
+        assert group is not None
+        assert addons is not None
+        assert launch.cost is not None
+        # A whole request encodes its text before its first step, and has no boundary between: what arrives meanwhile is
+        # merged too (test_pulled_requests_with_asynchronous_loras_run_as_continuous_batching).
+        cost = addons.boundary(progress, group, done, at_s if done else at_s + launch.cost.first_s)
+        if cost.seconds:
+            self._delay(launch, steps, at_s, cost)
+        if progress.request.loras_pending:
+            self._merge_at(launch, steps if cost.seconds else steps + 1)
+
+    def _delay(self, launch: LaunchState, steps: int, from_s: float, cost: Cost) -> None:
+        """Keep the GPUs of ``launch`` busy with something else from ``from_s`` on, before its next step."""
+        progress, attempt, group, done = launch.progress, launch.attempt, launch.group, launch.done + steps
+        assert attempt is not None
+        assert group is not None
+        until_s = from_s + cost.seconds
+        if done > attempt.done:
+            attempt.until_s, attempt.steps = from_s, done - attempt.done
+            self._close(progress)
+            attempt = Attempt(group, progress.index, done, until_s, until_s, until_s, done, attempt.estimate)
+            self._attempts[progress] = attempt
+        self._close_on(launch)
+        request = progress.request
+        request.energy_j += self._run.cluster.record_stage(
+            group, request.model or "", from_s, until_s, "boundary", cost.joules, request.row
+        )
+        launch.begin_s += cost.seconds
+        launch.delay(attempt, steps, until_s)
+        self._end_at(launch, launch.steps, launch.end_s(launch.steps))
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -652,7 +722,7 @@ class Stages(Executor, Scheduler):
         self._release(launch, group)
         attempt = launch.attempt
         assert attempt is not None
-        attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
+        attempt.until_s, attempt.steps = now_s, launch.done + launch.steps - attempt.done
         if launch.batch:
             self._account.attempt(launch.requests(), attempt)
             self._attempts[progress] = None
@@ -673,14 +743,13 @@ class Stages(Executor, Scheduler):
         stage = progress.stage
         # Before ``advance``, which enters the next stage: add-ons are freed with the stage that used them
         # (test_controlnets_that_do_not_stay_are_loaded_by_every_request).
-        if steps == progress.left:
-            self._free_addons(progress, group, stage, True)
+        restoring = self._free_addons(progress, group, stage, True) if steps == progress.left else FREE
         is_last = advance(progress, steps)
         if progress.stage is not stage:
             self._known.enter_stage(progress)
+        held_s = 0.0
         if is_last:
             self._close(progress)
-            held_s = 0.0
             if self._run.handling.holds_gpus:
                 held_s = self._run.handling.answer_s(progress.request)
                 self._hold(group.gpus)
@@ -690,7 +759,37 @@ class Stages(Executor, Scheduler):
             self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
+        if restoring.seconds and self._away.isdisjoint(group.gpus):  # GPUs that leave load another model
+            self._close(progress)
+            self._restore(progress.request, group, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
+
+    def _restore(self, request: Request, group: Worker, from_s: float, cost: Cost) -> None:
+        """Keep ``group`` busy from ``from_s`` on, after the image of ``request``, while its weights are restored."""
+        joules = group.gpu.energy_j(cost.seconds) * len(group.gpus) if cost.joules is None else cost.joules
+        request.energy_j += joules
+        self._hold(group.gpus)
+        if self._pulled is None:
+            self._run.cluster.occupy(group)
+        due = self._clock.at(from_s + cost.seconds, INSERTION, self._restored, group)
+        self._restorations[group] = Restoration(request.model or "", from_s, joules, due)
+
+    def _restored(self, group: Worker) -> None:
+        """Take ``group`` back, whose weights are restored."""
+        restoration, now_s = self._restorations[group], self._clock._now
+        self._run.cluster.record_stage(
+            group, restoration.model, restoration.from_s, now_s, "after", restoration.joules
+        )
+        self._end_restoration(group)
+        if restoration.is_answered:
+            self._run.cluster.release(group)
+        self._decide(now_s)
+
+    def _end_restoration(self, group: Worker) -> None:
+        del self._restorations[group]
+        self._unhold(group.gpus)
+        if self._pulled is None:
+            self._run.cluster.vacate(group)
 
     def _release(self, launch: LaunchState, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
@@ -722,7 +821,11 @@ class Stages(Executor, Scheduler):
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
-            self._run.cluster.release(self._pulled.workers.pop(progress))
+            worker = self._pulled.workers.pop(progress)
+            if worker in self._restorations:
+                self._restorations[worker].is_answered = True
+            else:
+                self._run.cluster.release(worker)
         if handling.has_after and handling.overlap and self._policy.acts_on_answers:
             answered_s = self._clock._now + handling.answer_s(progress.request)
             self._clock.at(answered_s, INSERTION, self._tell, progress)
@@ -767,12 +870,18 @@ class Stages(Executor, Scheduler):
             if self._queue:
                 self._dispatch_later(self._clock._now)
 
-    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> None:
-        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left."""
-        if self._addons is not None and stage.component in (WHOLE, DENOISER):
-            watts = self._costs.cost(progress.request, stage, len(group.gpus)).watts / len(group.gpus)
-            gpu_s = self._addons.free(progress, group, watts, is_last, self._clock._now)
-            self._account.service(progress, gpu_s)
+    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> Cost:
+        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left.
+
+        Returns:
+            The cost of restoring the weights of ``group``.
+        """
+        if self._addons is None or stage.component not in (WHOLE, DENOISER):
+            return FREE
+        watts = self._costs.cost(progress.request, stage, len(group.gpus)).watts / len(group.gpus)
+        gpu_s, restoring = self._addons.free(progress, group, watts, is_last, self._clock._now)
+        self._account.service(progress, gpu_s)
+        return restoring
 
     def _close_on(self, launch: LaunchState) -> None:
         """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
@@ -841,6 +950,12 @@ class Stages(Executor, Scheduler):
         A launch that was decided and has not started stays, and waits until the GPU is back.
         """
         lost: list[Request] = []
+        for group in [group for group in self._restorations if worker.id in group.gpus]:
+            restoration = self._restorations[group]
+            self._clock.cancel(restoration.due)
+            if restoration.from_s < now_s:
+                self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "lost")
+            self._end_restoration(group)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
             if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
@@ -870,6 +985,9 @@ class Stages(Executor, Scheduler):
             lost += self._lose_answers(worker)
         elif lost:
             self._run.cluster.occupy(worker, len(lost))  # it counts as running what it lost, until it is down
+        if self._addons is not None:
+            for request in lost:
+                self._addons.lost(request, worker)
         self._preparation.lose(worker.id)
         return lost
 
