@@ -179,6 +179,10 @@ class StageAddons:
         progress.request.steps_left = progress.stage.steps - done
         return self.lora_loading.boundary(group, [progress.request], now_s)
 
+    def paused(self, request: Request) -> None:
+        """Take note that another launch takes the GPUs of ``request``, whose launch ended at a boundary."""
+        self.lora_loading.request_paused(request)
+
     def lost(self, request: Request, worker: Worker) -> None:
         """Forget ``request``, which was lost with ``worker`` and begins anew."""
         self.lora_loading.request_left(worker, request, ())

@@ -510,6 +510,11 @@ class Stages(Executor, Scheduler):
             self._close_on(launch)
         for other in launch.batch:
             self._close(other)
+        if self._addons is not None:
+            # Else their LoRAs would count as merged there
+            # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
+            for other in self._at_boundary_on(launch):
+                self._addons.paused(other.request)
         # It may have waited for its GPUs longer than ``launch_s``
         # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
@@ -888,13 +893,17 @@ class Stages(Executor, Scheduler):
 
         Its own attempt goes on.
         """
-        mask = launch.mask
-        for progress in self._at_boundary:
-            attempt = self._attempts.get(progress)
-            if attempt is None or progress is launch.progress or progress.running:
-                continue
-            if mask & self._bits[attempt.group.gpus]:
-                self._close(progress)
+        for progress in self._at_boundary_on(launch):
+            self._close(progress)
+
+    def _at_boundary_on(self, launch: LaunchState) -> list[Progress]:
+        """Return the other requests at a boundary whose GPUs ``launch`` takes."""
+        return [
+            progress
+            for progress in self._at_boundary
+            if not (progress is launch.progress or progress.running or progress.group is None)
+            and launch.mask & self._bits[progress.group.gpus]
+        ]
 
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
