@@ -1,5 +1,6 @@
 """Add-ons of stages: ControlNets on the group's own GPUs or on service GPUs, and LoRAs in the denoiser's weights."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
 
@@ -183,13 +184,12 @@ class StageAddons:
         """Take note that another launch takes the GPUs of ``request``, whose launch ended at a boundary."""
         self.lora_loading.request_paused(request)
 
-    def lost(self, request: Request, worker: Worker) -> None:
-        """Forget ``request``, which was lost with ``worker`` and begins anew."""
-        self.lora_loading.request_left(worker, request, ())
+    def lose(self, requests: Sequence[Request], worker: Worker) -> None:
+        """Forget ``requests``, which were lost with ``worker`` and may begin anew."""
+        for request in requests:
+            self.lora_loading.request_left(worker, request, ())
 
-    def free(
-        self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float
-    ) -> tuple[float, Cost]:
+    def free(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> tuple[float, Cost]:
         """Free what launches of ``progress`` on ``group`` reserved, of which the last ended.
 
         Args:
@@ -197,7 +197,8 @@ class StageAddons:
             is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
 
         Returns:
-            The GPU seconds of its service GPUs, which are recorded, and the cost of restoring the weights of ``group``.
+            The GPU seconds of its service GPUs, which are recorded, and the cost of restoring the weights of a GPU of
+            ``group``.
         """
         cluster, request, service = self.run.cluster, progress.request, self._services.pop(progress, None)
         gpu_s = 0.0
@@ -225,7 +226,7 @@ class StageAddons:
                 self.controlnet_placement.request_left(worker, request, ())
             restoring.append(self.lora_loading.request_left(worker, request, ()))
         # All GPUs at once, and the slowest counts.
-        return gpu_s, on_all_gpus(group, max(restoring, key=lambda cost: cost.seconds))
+        return gpu_s, max(restoring, key=lambda cost: cost.seconds)
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""

@@ -504,17 +504,10 @@ class Stages(Executor, Scheduler):
         if launch.queued_s < now_s:
             self._turns.pass_boundaries()
         launch.dispatched_s = now_s
-        # The usage log takes the times of a GPU in order, so what ran there is recorded first
-        # (test_component_is_loaded_after_the_stage_of_another_request).
-        if self._at_boundary and (last is not group or launch.batch):
-            self._close_on(launch)
+        if self._at_boundary:
+            self._take_gpus(launch, group)
         for other in launch.batch:
             self._close(other)
-        if self._addons is not None:
-            # Else their LoRAs would count as merged there
-            # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
-            for other in self._at_boundary_on(launch):
-                self._addons.paused(other.request)
         # It may have waited for its GPUs longer than ``launch_s``
         # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
@@ -534,6 +527,18 @@ class Stages(Executor, Scheduler):
             self._close(progress)
         self._schedule_end(launch, group)
         return True
+
+    def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
+        """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
+        # The usage log takes the times of a GPU in order, so what ran there is recorded first
+        # (test_component_is_loaded_after_the_stage_of_another_request).
+        if launch.progress.group is not group or launch.batch:
+            self._close_on(launch)
+        if self._addons is not None:
+            # Else LoRAs that they wait for would count as merged there
+            # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
+            for other in self._at_boundary_on(launch):
+                self._addons.paused(other.request)
 
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
@@ -764,14 +769,15 @@ class Stages(Executor, Scheduler):
             self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
-        if restoring.seconds and self._away.isdisjoint(group.gpus):  # GPUs that leave load another model
-            self._close(progress)
-            self._restore(progress.request, group, now_s + held_s, restoring)
+        # GPUs that leave are off, or load another model.
+        stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
+        if restoring.seconds and stay:
+            self._restore(progress.request, self._run.cluster.group(stay), now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
 
     def _restore(self, request: Request, group: Worker, from_s: float, cost: Cost) -> None:
-        """Keep ``group`` busy from ``from_s`` on, after the image of ``request``, while its weights are restored."""
-        joules = group.gpu.energy_j(cost.seconds) * len(group.gpus) if cost.joules is None else cost.joules
+        """Keep ``group`` busy from ``from_s`` on, after ``request``, while the weights of each GPU are restored."""
+        joules = (group.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules) * len(group.gpus)
         request.energy_j += joules
         self._hold(group.gpus)
         if self._pulled is None:
@@ -782,9 +788,7 @@ class Stages(Executor, Scheduler):
     def _restored(self, group: Worker) -> None:
         """Take ``group`` back, whose weights are restored."""
         restoration, now_s = self._restorations[group], self._clock._now
-        self._run.cluster.record_stage(
-            group, restoration.model, restoration.from_s, now_s, "after", restoration.joules
-        )
+        self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "after", restoration.joules)
         self._end_restoration(group)
         if restoration.is_answered:
             self._run.cluster.release(group)
@@ -879,7 +883,7 @@ class Stages(Executor, Scheduler):
         """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left.
 
         Returns:
-            The cost of restoring the weights of ``group``.
+            The cost of restoring the weights of a GPU of ``group``.
         """
         if self._addons is None or stage.component not in (WHOLE, DENOISER):
             return FREE
@@ -959,12 +963,7 @@ class Stages(Executor, Scheduler):
         A launch that was decided and has not started stays, and waits until the GPU is back.
         """
         lost: list[Request] = []
-        for group in [group for group in self._restorations if worker.id in group.gpus]:
-            restoration = self._restorations[group]
-            self._clock.cancel(restoration.due)
-            if restoration.from_s < now_s:
-                self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "lost")
-            self._end_restoration(group)
+        self._lose_restorations(worker, now_s)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
             if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
@@ -995,10 +994,18 @@ class Stages(Executor, Scheduler):
         elif lost:
             self._run.cluster.occupy(worker, len(lost))  # it counts as running what it lost, until it is down
         if self._addons is not None:
-            for request in lost:
-                self._addons.lost(request, worker)
+            self._addons.lose(lost, worker)
         self._preparation.lose(worker.id)
         return lost
+
+    def _lose_restorations(self, worker: Worker, now_s: float) -> None:
+        """End the restorations on ``worker``, whose memory is lost."""
+        for group in [group for group in self._restorations if worker.id in group.gpus]:
+            restoration = self._restorations[group]
+            self._clock.cancel(restoration.due)
+            if restoration.from_s < now_s:
+                self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "lost")
+            self._end_restoration(group)
 
     def _lose_answers(self, worker: Worker) -> list[Request]:
         """Lose the requests that ran on ``worker``, which still waits with them for their answers."""

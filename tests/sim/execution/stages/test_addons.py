@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, Work
-from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import SharedServers
@@ -295,7 +294,6 @@ def test_loras_are_loaded_before_the_first_step_unless_they_are_in_the_weights()
     [
         ({"controlnet_placement": SharedServers()}, 1, "controlnet_placement: found .*SharedServers"),
         ({"controlnet_placement": ServiceGpus()}, 0, "add allocation=controlnet-servers"),
-        ({"lora_loading": AsyncLoading()}, 1, "lora_loading: found .*AsyncLoading"),
     ],
 )
 def test_placements_and_loadings_that_stages_lack_are_refused(parts: Any, servers: int, said: str) -> None:

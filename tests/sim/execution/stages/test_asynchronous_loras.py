@@ -10,11 +10,15 @@ from mezzotint.backends.base import Asset, Cost
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.addons.fetch import MeasuredFetch
 from mezzotint.sim.addons.shared_link import SharedLink
+from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.cluster.failures import Failures
-from mezzotint.sim.core.request import COMPLETED, Addons
+from mezzotint.sim.core.clock import CONTROL
+from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.recorder import LOADS
-from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols import Controller, GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
 from tests.sim.execution.stages import test_addons
@@ -32,6 +36,9 @@ class LoraTimes(test_addons.AddonTimes):
 
     def merge_loras(self, loras: Sequence[Asset]) -> Cost:
         return Cost(MERGE_S * len(loras))
+
+    def read_lora(self, lora: Asset) -> Cost:
+        return Cost(1.5)
 
     def restore_weights(self, loras: Sequence[Asset]) -> Cost:
         return Cost(RESTORE_S)
@@ -112,6 +119,12 @@ def test_loras_are_merged_on_all_gpus_at_the_boundary_after_they_arrived(degree:
     assert (list(log.steps), list(log.until_s)) == ([step, STEPS - step], [merged_s, column(run, "finish_s")[0]])
 
 
+def test_loras_that_arrive_during_text_encoding_are_merged_before_the_first_step() -> None:
+    run = run_async([0.0], [INK], 1, EarliestDeadline(), BEGIN_S / 2)
+    assert column(run, "patch_step") == [0]
+    assert column(run, "finish_s") == [ALL_S + MERGE_S]
+
+
 @pytest.mark.parametrize(("bound", "stall_s"), [(1, 1.75), (2, 0.75), (3, 0.0), (20, 0.0)])
 def test_group_waits_for_loras_at_the_bound(bound: int, stall_s: float) -> None:
     """They arrive at 3 s, and the steps end at 1.25, 2.25, 3.25 and 4.25 s."""
@@ -165,6 +178,91 @@ def test_request_that_moves_before_its_loras_arrive_merges_them_where_it_is_then
     assert column(run, "patch_s")[0] == MERGE_S
     assert column(run, "finish_s")[0] == ALL_S + MERGE_S
     assert column(run, "load_s") == [0.0, 0.0]
+
+
+def test_request_that_moves_to_gpus_with_its_loras_merges_nothing() -> None:
+    """They stayed in the weights of GPU 1, where the first request ended."""
+    run = run_async([0.0, 20.0], [INK, INK], 2, Moves((0,), (1,), 1), 2.5, keep_resident=True)
+    assert column(run, "patch_s")[0] == MERGE_S
+    assert np.isnan(column(run, "patch_s")[1])
+    assert column(run, "finish_s")[1] == 20.0 + ALL_S
+
+
+class Interrupts(Moves):
+    """Runs all steps on some GPUs, interrupts them at an instant, and runs the others on other GPUs."""
+
+    def __init__(self, at_s: float) -> None:
+        super().__init__((0,), (1,), STEPS)
+        self.at_s = at_s
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        self.progress = progress
+        self.view.decide_at(self.at_s)
+
+    def decide(self, now_s: float) -> Iterator[Launch]:
+        if now_s == self.at_s:
+            self.left_s = self.view.remaining_s(self.progress, 1)
+            self.view.interrupt(self.progress)
+        yield from super().decide(now_s)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "steps", "merged_on", "left_s"), [(2.0, 2, [1], 3 * STEP_S), (2.375, 3, [0, 1], 2 * STEP_S)]
+)
+def test_interruption_before_or_during_a_merge_ends_the_launch_at_its_next_boundary(
+    at_s: float, steps: int, merged_on: list[int], left_s: float
+) -> None:
+    """The merge is due at 2.25 s. A launch that ends there leaves it to the next one; one that merges steps on."""
+    policy = Interrupts(at_s)
+    run = run_async([0.0], [INK], 2, policy)
+    log = run.record.attempts
+    assert log is not None
+    assert (sum(log.steps[:-1]), log.gpus[-1]) == (steps, (1,))
+    assert [worker for _, _, worker in spans(run, "boundary")] == merged_on
+    assert column(run, "finish_s") == [ALL_S + len(merged_on) * MERGE_S]
+    assert policy.left_s == left_s + END_S
+
+
+class Follows(Moves):
+    """Runs the first request on some GPUs, and the next on other ones."""
+
+    follows_gpus = True
+
+    def decide(self, now_s: float) -> Iterator[Launch]:
+        for progress in list(self.view.waiting):
+            yield Launch(progress, self.then if progress.request.row else self.first, progress.left)
+
+
+class Orders(Controller):
+    """Orders GPU 0 to the other role at an instant."""
+
+    def __init__(self, at_s: float) -> None:
+        self.at_s = at_s
+
+    def bind(self, run: Run) -> None:
+        run.clock.at(self.at_s, CONTROL, lambda _: run.cluster.change_role(run.cluster.workers[0], "small", self.at_s))
+
+
+@pytest.mark.parametrize(("at_s", "from_s"), [(3.0, 5.0), (5.0625, 5.125)])
+def test_gpu_that_changes_its_model_is_restored_only_if_that_began(at_s: float, from_s: float) -> None:
+    """The image is there at 5 s; the load of the other model takes the LoRAs out as well."""
+    run = run_async([0.0, 20.0], [INK, NONE], 2, Follows((0,), (1,), STEPS), controllers=[Orders(at_s)])
+    assert spans(run, "load")[0][0] == from_s
+    assert len(spans(run, "after")) == (at_s > 5.0)
+
+
+def test_of_a_group_only_the_gpus_that_stay_are_restored() -> None:
+    run = run_async([0.0, 3.5], [INK, NONE], 3, Follows((0, 1), (2,), STEPS), controllers=[Orders(1.0)])
+    image_s = BEGIN_S + STEPS * STEP_S / 2 + MERGE_S + END_S
+    assert spans(run, "load")[0][0] == image_s
+    assert spans(run, "after") == [(image_s, image_s + RESTORE_S, 1)]
+
+
+@pytest.mark.parametrize(("loading", "outcome"), [(SyncLoading(), FAILED), (AsyncLoading(), COMPLETED)])
+def test_loras_merged_in_place_need_no_memory(loading: Any, outcome: int) -> None:
+    gpu = Gpu("small", 300.0, 60.0, "made up", memory_bytes=int(8.5 * test_addons.GIB))
+    run = run_stages([0.0], [INK], 1, 0, gpu=gpu, lora_loading=loading)
+    assert column(run, "outcome") == [outcome]
 
 
 @pytest.mark.parametrize("fit", ["best", "greedy"])
