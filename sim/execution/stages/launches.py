@@ -146,7 +146,23 @@ class LaunchState:
         attempt.from_s = attempt.until_s = attempt.counted_s = self.steps_from_s = until_s
         if not attempt.counted_done:
             self.steps_from_s += self.cost.first_s
-        # What is decided from now on, while it waits, holds from the end of that step on.
+        self._pass_boundary(steps)
+
+    def wait(self, steps: int, seconds: float) -> None:
+        """Lengthen the step after ``steps`` of its steps by ``seconds``."""
+        attempt = self.attempt
+        assert attempt is not None
+        done = self.done + steps
+        if done > attempt.counted_done:
+            attempt.counted_s = self.steps_from_s = self.end_s(steps)
+            attempt.counted_done = done
+        attempt.counted_s += seconds
+        self.steps_from_s += seconds
+        attempt.wait_s += seconds
+        self._pass_boundary(steps)
+
+    def _pass_boundary(self, steps: int) -> None:
+        """Have an interruption, from now on, end it after the step that begins after ``steps`` at the earliest."""
         self.boundary = min((steps // self.every + 1) * self.every, self.progress.left)
         self.boundary_s = self.end_s(self.boundary)
 
@@ -161,9 +177,9 @@ class LaunchState:
         encoding.
         """
         boundary = self.boundary_before(steps)
-        return self._step_begin_s(steps - 1), self._step_begin_s(boundary) if boundary else self.dispatched_s
+        return self.step_begin_s(steps - 1), self.step_begin_s(boundary) if boundary else self.dispatched_s
 
-    def _step_begin_s(self, steps: int) -> float:
+    def step_begin_s(self, steps: int) -> float:
         """Return the instant at which the step after ``steps`` of them begins."""
         attempt = self.attempt
         assert attempt is not None

@@ -36,7 +36,7 @@ One instant, in the order of the clock::
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -558,15 +558,15 @@ class Stages(Executor, Scheduler):
             self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
-        is_pending = self._addons is not None and progress.request.loras_pending
+        is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
-        # Without its LoRAs a launch may be delayed at any step; decisions at every boundary need no foresight.
-        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch or is_pending):
+        # If any step may be delayed, nobody knows the boundaries ahead.
+        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch or is_delayed):
             self._lookahead.start(launch)
         self._end_at(launch, launch.steps, launch.end_s(launch.steps))
         launch.boundary_s = -inf  # it is found when it is asked for
@@ -574,16 +574,23 @@ class Stages(Executor, Scheduler):
             # Only its turn at its first boundary counts the delay, so all that pass there are stamped
             # (test_lookahead_runs_as_a_decision_at_every_step).
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
-        if is_pending:
-            self._merge_at(launch, 0)
+        if is_delayed:
+            self._prepare_step(launch, 0)
 
-    def _merge_at(self, launch: LaunchState, steps: int) -> None:
-        """Have ``launch`` merge its LoRAs after ``steps`` of its steps, if they are there by then."""
-        at_s = launch.end_s(steps) if steps else launch.begin_s
+    def _prepare_step(self, launch: LaunchState, steps: int) -> None:
+        """Have the step after ``steps`` of ``launch`` wait for its LoRAs, then for ControlNet servers, if it must."""
+        if launch.progress.request.loras_pending:
+            self._at_step(launch, steps, launch.end_s(steps) if steps else launch.begin_s, self._merge)
+        elif self._addons is not None and self._addons.calls_servers(launch.progress):
+            self._at_step(launch, steps, launch.step_begin_s(steps), self._call_servers)
+
+    def _at_step(
+        self, launch: LaunchState, steps: int, at_s: float, call: Callable[[tuple[LaunchState, int, float]], None]
+    ) -> None:
         if at_s > self._clock._now:
-            self._clock.at(at_s, COMPLETION, self._merge, (launch, steps, at_s))
+            self._clock.at(at_s, COMPLETION, call, (launch, steps, at_s))
         else:
-            self._merge((launch, steps, at_s))
+            call((launch, steps, at_s))
 
     def _merge(self, due: tuple[LaunchState, int, float]) -> None:
         """Merge LoRAs that arrived, before the next step of a launch; without them, ask again after that step."""
@@ -596,12 +603,29 @@ class Stages(Executor, Scheduler):
         assert addons is not None
         assert launch.cost is not None
         # A whole request encodes its text before its first step, and has no boundary between: what arrives meanwhile is
-        # merged too (test_pulled_requests_with_asynchronous_loras_run_as_continuous_batching).
+        # merged too (test_loras_that_arrive_during_text_encoding_are_merged_before_the_first_step).
         cost = addons.boundary(progress, group, done, at_s if done else at_s + launch.cost.first_s)
         if cost.seconds:
             self._delay(launch, steps, at_s, cost)
-        if progress.request.loras_pending:
-            self._merge_at(launch, steps if cost.seconds else steps + 1)
+            self._prepare_step(launch, steps)
+        elif addons.calls_servers(progress):
+            self._at_step(launch, steps, launch.step_begin_s(steps), self._call_servers)
+        elif progress.request.loras_pending:
+            self._prepare_step(launch, steps + 1)
+
+    def _call_servers(self, due: tuple[LaunchState, int, float]) -> None:
+        """Call ControlNet servers for the next step of a launch, which lasts until they have answered."""
+        launch, steps, at_s = due
+        if launch.ends_s == inf or launch.steps <= steps:
+            return
+        addons = self._addons
+        assert launch.group is not None
+        assert addons is not None
+        wait_s = addons.wait_s(launch.progress.request, launch.group, at_s)
+        if wait_s:
+            launch.wait(steps, wait_s)
+            self._end_at(launch, launch.steps, launch.end_s(launch.steps))
+        self._prepare_step(launch, steps + 1)
 
     def _delay(self, launch: LaunchState, steps: int, from_s: float, cost: Cost) -> None:
         """Keep the GPUs of ``launch`` busy with something else from ``from_s`` on, before its next step."""
@@ -966,7 +990,7 @@ class Stages(Executor, Scheduler):
         self._lose_restorations(worker, now_s)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
-            if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
+            if self._pulled is not None and launch.ends_s == inf and worker.id in launch.gpus:
                 self._queue.remove(launch)
                 launch.begin_s = now_s
                 self._lose(launch, worker, now_s)
