@@ -123,7 +123,19 @@ class StageAddons:
                     f"{names} and its activations take {needed / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of "
                     f"{where}; choose another cluster= or addons=ignore"
                 )
+        if self.is_shared and not self._fit_on_servers(request, nets):
+            return f"its {len(nets)} ControlNets do not fit together on {len(servers)} servers; raise allocation.servers"
         return ""
+
+    def _fit_on_servers(self, request: Request, nets: Sequence[Asset]) -> bool:
+        """Return True if the servers hold ``nets`` together, each put where most memory is free."""
+        server = self.run.cluster.servers[0]
+        if server.gpu.memory_bytes is None:
+            return True
+        free = [server.gpu.memory_bytes - activation_bytes(server, request)] * len(self.run.cluster.servers)
+        for net in nets:
+            free[free.index(max(free))] -= server.backend.bytes(net) or 0
+        return min(free) >= 0
 
     def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
         """Return the greatest parallel degree up to ``gpus`` for which there are enough service GPUs."""
