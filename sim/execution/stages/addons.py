@@ -124,7 +124,9 @@ class StageAddons:
                     f"{where}; choose another cluster= or addons=ignore"
                 )
         if self.is_shared and not self._fit_on_servers(request, nets):
-            return f"its {len(nets)} ControlNets do not fit together on {len(servers)} servers; raise allocation.servers"
+            return (
+                f"its {len(nets)} ControlNets do not fit together on {len(servers)} servers; raise allocation.servers"
+            )
         return ""
 
     def _fit_on_servers(self, request: Request, nets: Sequence[Asset]) -> bool:

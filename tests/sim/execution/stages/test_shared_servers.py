@@ -1,5 +1,6 @@
 """ControlNets of stages on servers that all launches share, which queue there at every step."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,15 @@ import pytest
 
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.addons.fetch import MeasuredFetch
+from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
+from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.protocols import Launch
+from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
 from tests.sim.execution.stages import test_addons
@@ -31,7 +37,7 @@ from tests.sim.execution.stages.test_addons import (
 )
 from tests.sim.execution.stages.test_asynchronous_loras import LoraTimes
 from tests.sim.execution.stages.test_life import StepByStep
-from tests.sim.lab import simulated
+from tests.sim.lab import engine, simulated
 
 UNQUEUED_S = STEP_S + APART[1].controlnet_s - APART[1].encoder_s + APART[1].receive_s
 """A step with one ControlNet that no other request calls."""
@@ -80,7 +86,9 @@ def test_steps_of_all_launches_queue_at_the_server_that_has_their_controlnet(tim
     assert column(run, "denoise_s") == pytest.approx(
         [end_s - time - BEGIN_S for time, end_s in zip(times, ends_s, strict=True)]
     )
-    assert column(run, "denoise_s") == pytest.approx([STEPS * UNQUEUED_S + wait for wait in column(run, "server_wait_s")])
+    assert column(run, "denoise_s") == pytest.approx(
+        [STEPS * UNQUEUED_S + wait for wait in column(run, "server_wait_s")]
+    )
     assert (sum(column(run, "server_wait_s")) > 0.0) == (len(times) > 1)
     assert len(spans(run, "controlnet")) == STEPS * len(times)
 
@@ -102,17 +110,59 @@ def test_absent_controlnet_is_loaded_onto_a_server_once() -> None:
 
 
 def test_launch_waits_while_its_controlnets_fit_beside_none_in_use() -> None:
-    """The server holds six. The third request waits for the end of the others with some, and a plain one passes it."""
+    """The server holds six. The third request waits for the end of the others, the fourth behind it; a plain one goes.
+
+    Later all six make room for others.
+    """
     gpu = Gpu("small", 300.0, 60.0, "made up", memory_bytes=13 * GIB)
-    asked = [TWO, Addons(("canny",)), Addons(("a", "b", "c", "d", "e")), NONE]
+    five, more = Addons(("a", "b", "c", "d", "e")), Addons(("g", "h", "i", "j", "k", "l"))
     run = run_stages(
-        [0.0, 1.0, 2.0, 3.0], asked, 4, 1, EarliestDeadline("greedy", ONE_GPU), gpu=gpu,
-        controlnet_placement=SharedServers(),
+        [0.0, 1.0, 2.0, 3.0, 4.0, 90.0], [TWO, ONE, five, Addons(("f",)), NONE, more], 5, 1,
+        EarliestDeadline("greedy", ONE_GPU), gpu=gpu, controlnet_placement=SharedServers(),
     )  # fmt: skip
-    finish_s, start_s = column(run, "finish_s"), column(run, "start_s")
-    assert start_s[:2] == [0.0, 1.0]
-    assert start_s[2] == max(finish_s[:2])
-    assert start_s[3] == 3.0
+    first_s = max(column(run, "finish_s")[:2])
+    assert column(run, "start_s") == [0.0, 1.0, first_s, first_s, 4.0, 90.0]
+
+
+def test_lost_launch_that_waited_keeps_no_other_waiting() -> None:
+    """Two workers and one service GPU, which the first request holds; the worker of the second fails meanwhile."""
+    asked = [ONE, ONE, ONE]
+    run = engine(
+        [0.0, 1.0, 2.0], np.ones(3), backend=test_addons.AddonTimes(), roles=["large", "large", SERVER],
+        executor=Stages(controlnet_placement=ServiceGpus()), addons=asked.__getitem__, use_model_shape=False,
+        shapes=tuple(np.full(3, value, np.int32) for value in (64, 64, STEPS)),
+        controllers=[Failures({1: [(3.0, 4.0)]})],
+    )  # fmt: skip
+    run.run()
+    assert column(run, "outcome") == [COMPLETED] * 3
+    begin_s, *later_s = sorted(column(run, "start_s"))
+    assert begin_s == 0.0
+    assert later_s == sorted(column(run, "finish_s"))[:2]
+
+
+class Looks(EarliestDeadline):
+    """Asks at an instant for the seconds that are left of the second request."""
+
+    def arrived(self, progress: Progress, now_s: float) -> None:
+        super().arrived(progress, now_s)
+        if not now_s:
+            self.last = progress
+            self._view.decide_at(1.5)
+
+    def decide(self, now_s: float) -> Iterator[Launch]:
+        if now_s == 1.5:
+            self.left_s = self._view.remaining_s(self.last, 1)
+        yield from super().decide(now_s)
+
+
+Looks.__slots__ = ()
+
+
+def test_waiting_step_is_not_behind() -> None:
+    """The first step of the second request begins at 0.25 s and ends at 2.06 s, since the server answers it second."""
+    policy = Looks("greedy", ONE_GPU)
+    run_stages([0.0, 0.0], [ONE, ONE], 2, 1, policy, controlnet_placement=SharedServers([["canny"]]))
+    assert policy.left_s == pytest.approx(BEGIN_S + STEPS * UNQUEUED_S + END_S)
 
 
 @pytest.mark.parametrize(("servers", "outcome"), [(1, FAILED), (2, COMPLETED)])
