@@ -20,9 +20,9 @@ class SharedServers(ControlNetPlacement):
     """Run ControlNets on GPUs that the allocation sets aside (``allocation=controlnet-servers``).
 
     At every step each GPU of a worker calls a server for each of its ControlNets, runs its encoder, and waits for the
-    results before its decoder. A server is a FCFS queue. If several servers hold a ControlNet, the call goes to the one that is
-    free first. An absent ControlNet is loaded onto the server with the most free memory, and evicts the ones called
-    longest ago if it must.
+    results before its decoder. A server is a FCFS queue. If several servers hold a ControlNet, the call goes to the one
+    that is free first. An absent ControlNet is loaded onto the server with the most free memory, and evicts the ones
+    called longest ago if it must.
 
     Args:
         placement: ControlNets on each server at the start, in the order of the servers.

@@ -140,7 +140,7 @@ def test_lost_launch_that_waited_keeps_no_other_waiting() -> None:
     assert later_s == sorted(column(run, "finish_s"))[:2]
 
 
-class Looks(EarliestDeadline):
+class Looks(FixedGroups):
     """Asks at an instant for the seconds that are left of the second request."""
 
     def arrived(self, progress: Progress, now_s: float) -> None:
@@ -160,7 +160,7 @@ Looks.__slots__ = ()
 
 def test_waiting_step_is_not_behind() -> None:
     """The first step of the second request begins at 0.25 s and ends at 2.06 s, since the server answers it second."""
-    policy = Looks("greedy", ONE_GPU)
+    policy = Looks("2x1")
     run_stages([0.0, 0.0], [ONE, ONE], 2, 1, policy, controlnet_placement=SharedServers([["canny"]]))
     assert policy.left_s == pytest.approx(BEGIN_S + STEPS * UNQUEUED_S + END_S)
 
