@@ -16,9 +16,11 @@
    it stands (`Lookahead`). ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at
    which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
    one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
-   how many steps a launch has.
+   how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged (``_merge``), or by
+   ControlNet servers that are called (``_call_servers``). No decision is made for that; the rest of the launch is later.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
-   enters its next stage or is answered, and the policy decides again.
+   enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
+   are restored (``_restore``).
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
@@ -28,7 +30,7 @@
 One instant, in the order of the clock::
 
     COMPLETION  the launches that end or pass a boundary, in their turns: record, free the GPUs, decide
-    INSERTION   answers (``_complete``)
+    INSERTION   answers (``_complete``), and ends of restorations (``_restored``): decide
     CONTROL     failures and repairs
     ARRIVAL     new requests: decide
     DISPATCH    ticks of the policy; then launches start in the order of decision, and it decides again until none does;
