@@ -109,16 +109,17 @@ class LaunchState:
             behind = cost.steps_in(seconds, attempt.counted_done, progress.stage.steps)
         else:
             behind = seconds / cost.step_s
-        behind -= self.done - attempt.counted_done
+        offset = attempt.counted_done - self.done
+        behind += offset
         # What ended before a delay is behind, though time is counted from the end of the delay.
-        least = max(0, attempt.counted_done - self.done)
-        behind = max(behind, least)
+        if behind < offset:
+            behind = offset
         steps = int(behind)
         if NEARLY < behind - steps < 1.0 - NEARLY and steps < left:
             return steps
         # An instant is compared with the end of a step as it is computed for the clock; ``behind`` rounds.
-        steps = min(round(behind), left)
-        if steps > least and self.end_s(steps) > now_s:
+        steps = min(max(0, round(behind)), left)
+        if steps and steps > offset and self.end_s(steps) > now_s:
             return steps - 1
         if steps < left and self.end_s(steps + 1) <= now_s:
             return steps + 1

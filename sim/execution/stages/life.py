@@ -17,7 +17,7 @@
    which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
    one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
    how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged (``_merge``), or by
-   ControlNet servers that are called (``_call_servers``). No decision is made for that; the rest of the launch is later.
+   ControlNet servers that are called (``_call_servers``). The launch goes on later, without another decision.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
    enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
    are restored (``_restore``).
@@ -506,7 +506,7 @@ class Stages(Executor, Scheduler):
         if launch.queued_s < now_s:
             self._turns.pass_boundaries()
         launch.dispatched_s = now_s
-        if self._at_boundary:
+        if self._at_boundary and (last is not group or launch.batch or self._addons is not None):
             self._take_gpus(launch, group)
         for other in launch.batch:
             self._close(other)
@@ -532,14 +532,15 @@ class Stages(Executor, Scheduler):
 
     def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
         """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
-        # The usage log takes the times of a GPU in order, so what ran there is recorded first
-        # (test_component_is_loaded_after_the_stage_of_another_request).
-        if launch.progress.group is not group or launch.batch:
-            self._close_on(launch)
-        if self._addons is not None:
-            # Else LoRAs that they wait for would count as merged there
+        others, is_new = self._at_boundary_on(launch), launch.progress.group is not group or launch.batch
+        for other in others:
+            # The usage log takes the times of a GPU in order, so what ran there is recorded first
+            # (test_component_is_loaded_after_the_stage_of_another_request).
+            if is_new:
+                self._close(other)
+            # Else LoRAs that it waits for would count as merged there
             # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
-            for other in self._at_boundary_on(launch):
+            if self._addons is not None:
                 self._addons.paused(other.request)
 
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
@@ -795,14 +796,17 @@ class Stages(Executor, Scheduler):
             self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
-        # GPUs that leave are off, or load another model.
-        stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
-        if restoring.seconds and stay:
-            self._restore(progress.request, self._run.cluster.group(stay), now_s + held_s, restoring)
+        if restoring.seconds:
+            self._restore(progress.request, group, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
 
     def _restore(self, request: Request, group: Worker, from_s: float, cost: Cost) -> None:
         """Keep ``group`` busy from ``from_s`` on, after ``request``, while the weights of each GPU are restored."""
+        # GPUs that leave are off, or load another model.
+        stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
+        if not stay:
+            return
+        group = self._run.cluster.group(stay)
         joules = (group.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules) * len(group.gpus)
         request.energy_j += joules
         self._hold(group.gpus)
@@ -928,12 +932,12 @@ class Stages(Executor, Scheduler):
 
     def _at_boundary_on(self, launch: LaunchState) -> list[Progress]:
         """Return the other requests at a boundary whose GPUs ``launch`` takes."""
-        return [
-            progress
-            for progress in self._at_boundary
-            if not (progress is launch.progress or progress.running or progress.group is None)
-            and launch.mask & self._bits[progress.group.gpus]
-        ]
+        mask, bits, own, others = launch.mask, self._bits, launch.progress, []
+        for progress in self._at_boundary:
+            last = progress.group
+            if last is not None and mask & bits[last.gpus] and progress is not own and not progress.running:
+                others.append(progress)
+        return others
 
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
