@@ -58,7 +58,7 @@ class StageCosts:
 
         Raises SimulationError if they do not run the steps of its plan.
         """
-        request.remote_controlnets = self.addons is not None and self.addons.is_service
+        request.remote_controlnets = self.addons is not None and self.addons.is_remote
         steps = request.steps - request.skipped
         stages = request.plan.stages or self._stages.get(steps)
         if not stages:

@@ -16,9 +16,11 @@
    it stands (`Lookahead`). ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at
    which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
    one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
-   how many steps a launch has.
+   how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged (``_merge``), or by
+   ControlNet servers that are called (``_call_servers``). The launch goes on later, without another decision.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
-   enters its next stage or is answered, and the policy decides again.
+   enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
+   are restored (``_restore``).
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
@@ -29,7 +31,7 @@
 One instant, in the order of the clock::
 
     COMPLETION  the launches that end or pass a boundary, in their turns: record, free the GPUs, decide
-    INSERTION   answers (``_complete``)
+    INSERTION   answers (``_complete``), and ends of restorations (``_restored``): decide
     CONTROL     failures and repairs
     ARRIVAL     new requests: decide
     DISPATCH    ticks of the policy; then launches start in the order of decision, and it decides again until none does;
@@ -37,7 +39,7 @@ One instant, in the order of the clock::
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +47,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal
 
+from mezzotint.backends.base import FREE, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.sync_loading import SyncLoading
@@ -79,6 +82,23 @@ from mezzotint.sim.protocols import (
 
 TEXT_BYTES = 512 * 4096 * 2
 """Bytes of a prompt's embeddings: 512 tokens of T5-XXL at 2 bytes (FLUX, SD3, Wan)."""
+
+
+@dataclass(slots=True)
+class Restoration:
+    """A restoration of the weights on some GPUs, which a request with LoRAs left.
+
+    Attributes:
+        joules: of all its GPUs.
+        due: the clock's call at its end.
+        is_answered: True if the worker of an answered request waits for it (without a group policy).
+    """
+
+    model: str
+    from_s: float
+    joules: float
+    due: Entry
+    is_answered: bool = False
 
 
 @dataclass(slots=True)
@@ -160,6 +180,8 @@ class Stages(Executor, Scheduler):
     """The launches of the other requests of batches."""
     _answers: dict[Progress, Entry] = field(init=False, default_factory=dict, repr=False)
     """The requests that have run and are not answered, with the clock's calls that answer them."""
+    _restorations: dict[Worker, Restoration] = field(init=False, default_factory=dict, repr=False)
+    """The GPUs whose weights are restored, after a request with LoRAs."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _ending: Progress | None = field(init=False, default=None, repr=False)
     """The request whose launch ended in the present turn."""
@@ -503,10 +525,8 @@ class Stages(Executor, Scheduler):
         if launch.queued_s < now_s:
             self._turns.pass_boundaries()
         launch.dispatched_s = now_s
-        # The usage log takes the times of a GPU in order, so what ran there is recorded first
-        # (test_component_is_loaded_after_the_stage_of_another_request).
-        if self._at_boundary and (last is not group or launch.batch):
-            self._close_at(launch.mask, launch.progress)
+        if self._at_boundary and (last is not group or launch.batch or self._addons is not None):
+            self._take_gpus(launch, group)
         for other in launch.batch:
             self._close(other)
         # It may have waited for its GPUs longer than ``launch_s``
@@ -529,6 +549,22 @@ class Stages(Executor, Scheduler):
         self._schedule_end(launch, group)
         return True
 
+    def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
+        """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
+        others, is_new = (
+            self._at_boundary_on(launch.mask, launch.progress),
+            launch.progress.group is not group or launch.batch,
+        )
+        for other in others:
+            # The usage log takes the times of a GPU in order, so what ran there is recorded first
+            # (test_component_is_loaded_after_the_stage_of_another_request).
+            if is_new:
+                self._close(other)
+            # Else LoRAs that it waits for would count as merged there
+            # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
+            if self._addons is not None:
+                self._addons.paused(other.request)
+
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
         progress = launch.progress
@@ -547,13 +583,15 @@ class Stages(Executor, Scheduler):
             self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
+        is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
-        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch):
+        # If any step may be delayed, nobody knows the boundaries ahead.
+        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch or is_delayed):
             self._lookahead.start(launch)
         self._end_at(launch, launch.steps, launch.end_s(launch.steps))
         launch.boundary_s = -inf  # it is found when it is asked for
@@ -561,6 +599,78 @@ class Stages(Executor, Scheduler):
             # Only its turn at its first boundary counts the delay, so all that pass there are stamped
             # (test_lookahead_runs_as_a_decision_at_every_step).
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
+        if is_delayed:
+            self._prepare_step(launch, 0)
+
+    def _prepare_step(self, launch: LaunchState, steps: int) -> None:
+        """Have the step after ``steps`` of ``launch`` wait for its LoRAs, then for ControlNet servers, if it must."""
+        if launch.progress.request.loras_pending:
+            self._at_step(launch, steps, launch.end_s(steps) if steps else launch.begin_s, self._merge)
+        elif self._addons is not None and self._addons.calls_servers(launch.progress):
+            self._at_step(launch, steps, launch.step_begin_s(steps), self._call_servers)
+
+    def _at_step(
+        self, launch: LaunchState, steps: int, at_s: float, call: Callable[[tuple[LaunchState, int, float]], None]
+    ) -> None:
+        if at_s > self._clock._now:
+            self._clock.at(at_s, COMPLETION, call, (launch, steps, at_s))
+        else:
+            call((launch, steps, at_s))
+
+    def _merge(self, due: tuple[LaunchState, int, float]) -> None:
+        """Merge LoRAs that arrived, before the next step of a launch; without them, ask again after that step."""
+        launch, steps, at_s = due
+        # It was lost, or ends here: then its next launch merges them.
+        if launch.ends_s == inf or launch.steps <= steps:
+            return
+        progress, group, addons, done = launch.progress, launch.group, self._addons, launch.done + steps
+        assert group is not None
+        assert addons is not None
+        assert launch.cost is not None
+        # A whole request encodes its text before its first step, and has no boundary between: what arrives meanwhile is
+        # merged too (test_loras_that_arrive_during_text_encoding_are_merged_before_the_first_step).
+        cost = addons.boundary(progress, group, done, at_s if done else at_s + launch.cost.first_s)
+        if cost.seconds:
+            self._delay(launch, steps, at_s, cost)
+            self._prepare_step(launch, steps)
+        elif addons.calls_servers(progress):
+            self._at_step(launch, steps, launch.step_begin_s(steps), self._call_servers)
+        elif progress.request.loras_pending:
+            self._prepare_step(launch, steps + 1)
+
+    def _call_servers(self, due: tuple[LaunchState, int, float]) -> None:
+        """Call ControlNet servers for the next step of a launch, which lasts until they have answered."""
+        launch, steps, at_s = due
+        if launch.ends_s == inf or launch.steps <= steps:
+            return
+        addons = self._addons
+        assert launch.group is not None
+        assert addons is not None
+        wait_s = addons.wait_s(launch.progress.request, launch.group, at_s)
+        if wait_s:
+            launch.wait(steps, wait_s)
+            self._end_at(launch, launch.steps, launch.end_s(launch.steps))
+        self._prepare_step(launch, steps + 1)
+
+    def _delay(self, launch: LaunchState, steps: int, from_s: float, cost: Cost) -> None:
+        """Keep the GPUs of ``launch`` busy with something else from ``from_s`` on, before its next step."""
+        progress, attempt, group, done = launch.progress, launch.attempt, launch.group, launch.done + steps
+        assert attempt is not None
+        assert group is not None
+        until_s = from_s + cost.seconds
+        if done > attempt.done:
+            attempt.until_s, attempt.steps = from_s, done - attempt.done
+            self._close(progress)
+            attempt = Attempt(group, progress.index, done, until_s, until_s, until_s, done, attempt.estimate)
+            self._attempts[progress] = attempt
+        self._close_at(launch.mask, progress)
+        request = progress.request
+        request.energy_j += self._run.cluster.record_stage(
+            group, request.model or "", from_s, until_s, "boundary", cost.joules, request.row
+        )
+        launch.begin_s += cost.seconds
+        launch.delay(attempt, steps, until_s)
+        self._end_at(launch, launch.steps, launch.end_s(launch.steps))
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -674,7 +784,7 @@ class Stages(Executor, Scheduler):
         self._release(launch, group)
         attempt = launch.attempt
         assert attempt is not None
-        attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
+        attempt.until_s, attempt.steps = now_s, launch.done + launch.steps - attempt.done
         if launch.batch:
             self._account.attempt(launch.requests(), attempt)
             self._attempts[progress] = None
@@ -696,14 +806,13 @@ class Stages(Executor, Scheduler):
         stage = progress.stage
         # Before ``advance``, which enters the next stage: add-ons are freed with the stage that used them
         # (test_controlnets_that_do_not_stay_are_loaded_by_every_request).
-        if steps == progress.left:
-            self._free_addons(progress, group, stage, True)
+        restoring = self._free_addons(progress, group, stage, True) if steps == progress.left else FREE
         is_last = advance(progress, steps)
         if progress.stage is not stage:
             self._enter_stage(progress)
+        held_s = 0.0
         if is_last:
             self._close(progress)
-            held_s = 0.0
             if self._run.handling.holds_gpus:
                 held_s = self._run.handling.answer_s(progress.request)
                 self._hold(group.gpus)
@@ -713,7 +822,39 @@ class Stages(Executor, Scheduler):
             self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
+        if restoring.seconds:
+            self._restore(progress.request, group, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
+
+    def _restore(self, request: Request, group: Worker, from_s: float, cost: Cost) -> None:
+        """Keep ``group`` busy from ``from_s`` on, after ``request``, while the weights of each GPU are restored."""
+        # GPUs that leave are off, or load another model.
+        stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
+        if not stay:
+            return
+        group = self._run.cluster.group(stay)
+        joules = (group.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules) * len(group.gpus)
+        request.energy_j += joules
+        self._hold(group.gpus)
+        if self._pulled is None:
+            self._run.cluster.occupy(group)
+        due = self._clock.at(from_s + cost.seconds, INSERTION, self._restored, group)
+        self._restorations[group] = Restoration(request.model or "", from_s, joules, due)
+
+    def _restored(self, group: Worker) -> None:
+        """Take ``group`` back, whose weights are restored."""
+        restoration, now_s = self._restorations[group], self._clock._now
+        self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "after", restoration.joules)
+        self._end_restoration(group)
+        if restoration.is_answered:
+            self._run.cluster.release(group)
+        self._decide(now_s)
+
+    def _end_restoration(self, group: Worker) -> None:
+        del self._restorations[group]
+        self._unhold(group.gpus)
+        if self._pulled is None:
+            self._run.cluster.vacate(group)
 
     def _release(self, launch: LaunchState, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
@@ -745,7 +886,11 @@ class Stages(Executor, Scheduler):
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
-            self._run.cluster.release(self._pulled.workers.pop(progress))
+            worker = self._pulled.workers.pop(progress)
+            if worker in self._restorations:
+                self._restorations[worker].is_answered = True
+            else:
+                self._run.cluster.release(worker)
         if handling.has_after and handling.overlap and self._policy.acts_on_answers:
             answered_s = self._clock._now + handling.answer_s(progress.request)
             self._clock.at(answered_s, INSERTION, self._tell, progress)
@@ -790,25 +935,36 @@ class Stages(Executor, Scheduler):
             if self._queue:
                 self._dispatch_later(self._clock._now)
 
-    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> None:
-        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left."""
-        if self._addons is not None and stage.component in (WHOLE, DENOISER):
-            costs, degree = self._costs[group.gpu.name], len(group.gpus)
-            watts = costs.cost(progress.request, stage, degree).watts / degree
-            gpu_s = self._addons.free(progress, group, watts, is_last, self._clock._now)
-            self._account.service(progress, gpu_s)
+    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> Cost:
+        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left.
+
+        Returns:
+            The cost of restoring the weights of a GPU of ``group``.
+        """
+        if self._addons is None or stage.component not in (WHOLE, DENOISER):
+            return FREE
+        costs, degree = self._costs[group.gpu.name], len(group.gpus)
+        watts = costs.cost(progress.request, stage, degree).watts / degree
+        gpu_s, restoring = self._addons.free(progress, group, watts, is_last, self._clock._now)
+        self._account.service(progress, gpu_s)
+        return restoring
 
     def _close_at(self, mask: int, but: Progress | None = None) -> None:
         """Close the attempts at a boundary on the GPUs of ``mask``, without that of ``but``.
 
         Something else is about to be recorded there.
         """
+        for progress in self._at_boundary_on(mask, but):
+            self._close(progress)
+
+    def _at_boundary_on(self, mask: int, but: Progress | None) -> list[Progress]:
+        """Return the requests at a boundary on the GPUs of ``mask``, without ``but``."""
+        bits, others = self._bits, []
         for progress in self._at_boundary:
-            attempt = self._attempts.get(progress)
-            if attempt is None or progress is but or progress.running:
-                continue
-            if mask & self._bits[attempt.group.gpus]:
-                self._close(progress)
+            last = progress.group
+            if last is not None and mask & bits[last.gpus] and progress is not but and not progress.running:
+                others.append(progress)
+        return others
 
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
@@ -891,10 +1047,11 @@ class Stages(Executor, Scheduler):
         A launch that was decided and has not started stays, and waits until the GPU is back.
         """
         lost: list[Request] = []
+        self._lose_restorations(worker, now_s)
         self._end_passing(worker.id)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
-            if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
+            if self._pulled is not None and launch.ends_s == inf and worker.id in launch.gpus:
                 self._queue.remove(launch)
                 launch.begin_s = now_s
                 self._lose(launch, worker, now_s)
@@ -921,8 +1078,19 @@ class Stages(Executor, Scheduler):
             lost += self._lose_answers(worker)
         elif lost:
             self._run.cluster.occupy(worker, len(lost))  # it counts as running what it lost, until it is down
+        if self._addons is not None:
+            self._addons.lose(lost, worker)
         self._preparation.lose(worker.id)
         return lost
+
+    def _lose_restorations(self, worker: Worker, now_s: float) -> None:
+        """End the restorations on ``worker``, whose memory is lost."""
+        for group in [group for group in self._restorations if worker.id in group.gpus]:
+            restoration = self._restorations[group]
+            self._clock.cancel(restoration.due)
+            if restoration.from_s < now_s:
+                self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "lost")
+            self._end_restoration(group)
 
     def _lose_answers(self, worker: Worker) -> list[Request]:
         """Lose the requests that ran on ``worker``, which still waits with them for their answers."""
