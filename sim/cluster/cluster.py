@@ -9,7 +9,7 @@ from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
-from mezzotint.sim.core.culprit import caller, calling_kind, innermost_kind, part_name
+from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
@@ -246,9 +246,10 @@ class Cluster:
 
     def _check_may_order(self, why_not: str) -> None:
         if why_not:
-            raise SimulationError(
-                f"{caller()} orders GPUs to another role, into a group or back, and {why_not}; choose another "
-                "executor= or group_policy=, or no such controller"
+            who = caller()
+            raise error_of(who)(
+                f"{who} orders GPUs to another role, into a group or back, and {why_not}; choose another "
+                "executor= or group_policy=, or no such scheduler= or controller="
             )
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:

@@ -59,8 +59,8 @@ from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
+from mezzotint.sim.run.together import check_roles, check_together
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
-from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
@@ -253,7 +253,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     scheduler = _scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
-    _check_together(controllers[0], controllers[1], scheduler)
+    check_together(controllers[0], controllers[1], frontend, scheduler, executor)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -313,6 +313,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
+    check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
         _split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
     engine = Engine(
@@ -402,22 +403,6 @@ def _split_by_pool(
         )
     if policy.follows_gpus and (by_role or kinds > 1):
         executor.group_policy = ByPool(policy, by_role)
-
-
-def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
-    """Raise ConfigError if the parts cannot work together."""
-    if not isinstance(controller, RentingController):
-        return
-    if failures is not None:
-        raise ConfigError(
-            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
-            "choose failures=none or controller=none"
-        )
-    if isinstance(getattr(scheduler, "discipline", None), ShortestRemaining):
-        raise ConfigError(
-            "discipline: found one that preempts beside a controller that gives GPUs back, and moving a preempted "
-            "request is not modelled; choose another discipline= or controller=none"
-        )
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:

@@ -55,6 +55,7 @@ from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Ent
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, check_one_kind
+from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
@@ -1155,6 +1156,13 @@ class Stages(Executor, Scheduler):
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self._waiting, *(progress for launch in self._queue for progress in launch.requests())]
+        served = {in_role(self._run.models, worker.role).name for worker in self._run.cluster.workers}
+        for request in (progress.request for progress in left):
+            if request.model not in served:
+                raise ConfigError(
+                    f"controller: no GPU is left in a role with {request.model}, which the request in row "
+                    f"{request.row} waits for under the group policy; leave one, or choose controller=none"
+                )
         self._waiting.clear()
         self._queue.clear()
         why = f"{class_name(self._policy)} never launched it again"

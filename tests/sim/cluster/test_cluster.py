@@ -419,8 +419,8 @@ def test_worker_refuses_a_second_model_while_requests_run() -> None:
             self.run.assign(request, Plan(self.run.models["small" if self.hits[request.row] else "large"].name))
             return 0.0
 
-    message = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
-    with pytest.raises(SimulationError, match=message):
+    message = r"row 1, for small, was given to worker 0 while others run on large there, .* must not mix models"
+    with pytest.raises(ConfigError, match=message):
         engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 
 

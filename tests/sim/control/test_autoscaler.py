@@ -352,8 +352,8 @@ UTILISATION = "controller=autoscale-utilisation"
             "discipline: found one that preempts beside a controller",
         ),
         (
-            (UTILISATION, "system=edf-best-fit", "models=flux-dev-xdit", "arrivals.rate_rpm=4"),
-            "controller: found Autoscaler, which orders GPUs to other roles, into groups or back; executor=stages",
+            (UTILISATION, "system=rssp", "group_policy=fixed-groups", "models=flux-dev-xdit", "~group_policy.degree_by_size"),
+            "controller: found Autoscaler beside the group policy FixedGroups, which counts on the GPUs",
         ),
     ],
 )
