@@ -50,6 +50,7 @@ from typing import Literal
 from mezzotint.backends.base import FREE, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
@@ -73,9 +74,11 @@ from mezzotint.sim.protocols import (
     ControlNetPlacement,
     Estimates,
     Executor,
+    FeatureCache,
     GroupPolicy,
     Launch,
     LoraLoading,
+    RequestColumn,
     Run,
     Scheduler,
     StageCost,
@@ -128,6 +131,7 @@ class Stages(Executor, Scheduler):
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
         controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
             neither is given, ControlNets run inline and all add-ons are loaded before the first step.
+        feature_cache: what a step reuses of the step before; None computes everything.
     """
 
     group_policy: GroupPolicy | None = None
@@ -141,6 +145,7 @@ class Stages(Executor, Scheduler):
     launch_s: Seconds = 0.0
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
+    feature_cache: FeatureCache | None = None
     _policy: GroupPolicy = field(init=False, repr=False)
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -152,6 +157,7 @@ class Stages(Executor, Scheduler):
     _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
     _preparation: Preparation = field(init=False, repr=False)
     _account: Account = field(init=False, repr=False)
+    _reused: RequestColumn = field(init=False, repr=False)
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
     """What the policy believes, by the name of the kind of GPU."""
     _are_exact: bool = field(init=False, repr=False)
@@ -215,8 +221,11 @@ class Stages(Executor, Scheduler):
             self._addons = StageAddons(
                 run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
+        if self.feature_cache is not None:
+            self._check_feature_cache(run, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
-            costs = self._costs[gpu.name] = StageCosts(run, gpu, backend, self.stages, self._addons)
+            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache)
+            self._costs[gpu.name] = costs
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
             if estimates is not None:
                 estimates.bind(run, costs.cost)
@@ -233,11 +242,27 @@ class Stages(Executor, Scheduler):
         )
         self._policy.bind(run, self._view(next(iter(cluster.kinds))))
         self._account = Account(run, self._costs)
+        if self.feature_cache is not None:
+            self._reused = run.add_column("reused_share")
         residency = {
             gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
         }
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
         self._assume(run)
+
+    def _check_feature_cache(self, run: Run, feature_cache: FeatureCache) -> None:
+        if self._policy.needs_equal_steps:
+            raise ConfigError(
+                f"feature_cache: steps that reuse features are shorter, and the group policy "
+                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose group_policy=rounds "
+                "or another"
+            )
+        if isinstance(self.controlnet_placement, SharedServers):
+            raise ConfigError(
+                "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
+                "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
+            )
+        feature_cache.bind(run)
 
     def _view(self, gpu: Gpu) -> View:
         """Return what a policy sees, with the costs of ``gpu``."""
@@ -884,6 +909,9 @@ class Stages(Executor, Scheduler):
         if handling.holds_gpus:
             self._unhold(gpus)
         self._forget(progress)
+        if self.feature_cache is not None:
+            costs = self._costs[self._run.cluster.group(gpus).gpu.name]
+            self._reused[progress.request.row] = costs.reused_share(progress.request)
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
