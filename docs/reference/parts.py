@@ -360,7 +360,9 @@ def differ(one: Tried, other: Tried) -> bool:
 def kind_of(words: str) -> str:
     """Return the words of a refusal without the names of classes and choices and the numbers in them."""
     plain = re.sub(r"^(\w+)=[\w-]+:", r"\1:", words)
-    plain = re.sub(r"\b(mezzotint\.[\w.]+|[A-Z][a-z]+[A-Z]\w+|Fcfs|Pools|Rounds|Hindsight|Timetable|Autoscaler)", "X", plain)
+    plain = re.sub(
+        r"\b(mezzotint\.[\w.]+|[A-Z][a-z]+[A-Z]\w+|Fcfs|Pools|Rounds|Hindsight|Timetable|Autoscaler)", "X", plain
+    )
     plain = re.sub(r"(found|lacks|role|needs an?|policy) ('?[\w-]+(=[\w-]+)?'?|\[.*?\])", r"\1 …", plain)
     return re.sub(r"it lacks .*|\d+", "…", plain)
 

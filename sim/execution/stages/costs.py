@@ -207,17 +207,6 @@ class Moves:
     migration_s: float
     link_bytes_s: float
     text_bytes: int
-    in_background: bool
-
-    @property
-    def are_free(self) -> bool:
-        """True if a latent moves in no time."""
-        return not (self.migration_s or self.link_bytes_s)
-
-    @property
-    def hold_gpus(self) -> bool:
-        """True if the old and the new GPUs are busy with a move."""
-        return not (self.are_free or self.in_background)
 
     def seconds(self, progress: Progress) -> float:
         """Return the seconds of moving the latent of ``progress`` to other GPUs."""
@@ -235,8 +224,6 @@ class Moves:
 
     def needed(self, requests: Sequence[Progress], group: object) -> Sequence[tuple[Progress, float]]:
         """Return the requests whose latents must move to ``group``, and the seconds of each move."""
-        if self.are_free:
-            return ()
         moved = [progress for progress in requests if progress.group is not None and progress.group is not group]
         moves = [(progress, self.seconds(progress)) for progress in moved]
         return [(progress, seconds) for progress, seconds in moves if seconds > 0.0]

@@ -16,11 +16,11 @@
    it stands (`Lookahead`). ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at
    which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
    one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
-   how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged (``_merge``), or by
-   ControlNet servers that are called (``_call_servers``). The launch goes on later, without another decision.
+   how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged, or by ControlNet
+   servers that are called (`Delays`). The launch goes on later, without another decision.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
    enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
-   are restored (``_restore``).
+   are restored (`Restorations`).
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
@@ -31,7 +31,7 @@
 One instant, in the order of the clock::
 
     COMPLETION  the launches that end or pass a boundary, in their turns: record, free the GPUs, decide
-    INSERTION   answers (``_complete``), and ends of restorations (``_restored``): decide
+    INSERTION   answers (``_complete``), and the ends of restorations: decide
     CONTROL     failures and repairs
     ARRIVAL     new requests: decide
     DISPATCH    ticks of the policy; then launches start in the order of decision, and it decides again until none does;
@@ -39,7 +39,7 @@ One instant, in the order of the clock::
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,11 +64,13 @@ from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, StageCosts
+from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
 from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.execution.stages.preparation import Preparation
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
+from mezzotint.sim.execution.stages.restorations import Restorations
 from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
@@ -86,23 +88,6 @@ from mezzotint.sim.protocols import (
 
 TEXT_BYTES = 512 * 4096 * 2
 """Bytes of a prompt's embeddings: 512 tokens of T5-XXL at 2 bytes (FLUX, SD3, Wan)."""
-
-
-@dataclass(slots=True)
-class Restoration:
-    """A restoration of the weights on some GPUs, which a request with LoRAs left.
-
-    Attributes:
-        joules: of all its GPUs.
-        due: the clock's call at its end.
-        is_answered: True if the worker of an answered request waits for it (without a group policy).
-    """
-
-    model: str
-    from_s: float
-    joules: float
-    due: Entry
-    is_answered: bool = False
 
 
 @dataclass(slots=True)
@@ -153,9 +138,14 @@ class Stages(Executor, Scheduler):
     _costs: dict[str, StageCosts] = field(init=False, default_factory=dict, repr=False)
     """True costs, by the name of the kind of GPU."""
     _moves: Moves = field(init=False, repr=False)
+    _moves_take_time: bool = field(init=False, repr=False)
+    _moves_block: bool = field(init=False, repr=False)
+    """True if the old and the new GPUs are busy with a move."""
     _addons: StageAddons | None = field(init=False, default=None, repr=False)
     _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
     _preparation: Preparation = field(init=False, repr=False)
+    _delays: Delays = field(init=False, repr=False)
+    _restorations: Restorations = field(init=False, repr=False)
     _account: Account = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
@@ -187,8 +177,6 @@ class Stages(Executor, Scheduler):
     """The launches of the other requests of batches."""
     _answers: dict[Progress, Entry] = field(init=False, default_factory=dict, repr=False)
     """The requests that have run and are not answered, with the clock's calls that answer them."""
-    _restorations: dict[Worker, Restoration] = field(init=False, default_factory=dict, repr=False)
-    """The GPUs whose weights are restored, after a request with LoRAs."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     _ending: Progress | None = field(init=False, default=None, repr=False)
     """The request whose launch ended in the present turn."""
@@ -221,6 +209,8 @@ class Stages(Executor, Scheduler):
             self._addons = StageAddons(
                 run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
+            self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_at, self._end_at)
+        self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
         if self.feature_cache is not None:
             self._check_feature_cache(run, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
@@ -231,7 +221,9 @@ class Stages(Executor, Scheduler):
                 estimates.bind(run, costs.cost)
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
         self._are_exact = all(known.are_exact for known in self._known.values())
-        self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes, self.handover == "background")
+        self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes)
+        self._moves_take_time = bool(self.migration_s or self.link_bytes_s)
+        self._moves_block = self._moves_take_time and self.handover == "blocking"
         self._claimed = Claims([0] * gpus)
         self._turns = Turns(run.clock)
         policy_looks = type(self._policy).stands is not GroupPolicy.stands
@@ -427,7 +419,7 @@ class Stages(Executor, Scheduler):
         for gpu in gpus:
             self._claimed.add(gpu, 1)
         needed, last = mask, progress.group
-        if last is not None and last.gpus != gpus and self._moves.hold_gpus:
+        if last is not None and last.gpus != gpus and self._moves_block:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._there(last)
@@ -459,7 +451,7 @@ class Stages(Executor, Scheduler):
             if launch.steps > other.left:
                 raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
             self._in_batch_of[other] = launch
-            if self._moves.hold_gpus and other.group is not None:
+            if self._moves_block and other.group is not None:
                 launch.needed |= self._there(other.group)
 
     def _there(self, group: Worker) -> int:
@@ -531,8 +523,8 @@ class Stages(Executor, Scheduler):
         progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
-        moves = () if launch.is_moved else self._moves.needed(launch.requests(), group)
-        if moves and not self._moves.in_background:
+        moves = self._moves.needed(launch.requests(), group) if self._moves_take_time and not launch.is_moved else ()
+        if moves and self._moves_block:
             return self._move(launch, group, moves, now_s)
         # Before it takes its GPUs: a launch that waits for service GPUs holds no others
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
@@ -626,77 +618,7 @@ class Stages(Executor, Scheduler):
             # (test_lookahead_runs_as_a_decision_at_every_step).
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
         if is_delayed:
-            self._prepare_step(launch, 0)
-
-    def _prepare_step(self, launch: LaunchState, steps: int) -> None:
-        """Have the step after ``steps`` of ``launch`` wait for its LoRAs, then for ControlNet servers, if it must."""
-        if launch.progress.request.loras_pending:
-            self._at_step(launch, steps, launch.end_s(steps) if steps else launch.begin_s, self._merge)
-        elif self._addons is not None and self._addons.calls_servers(launch.progress):
-            self._at_step(launch, steps, launch.step_begin_s(steps), self._call_servers)
-
-    def _at_step(
-        self, launch: LaunchState, steps: int, at_s: float, call: Callable[[tuple[LaunchState, int, float]], None]
-    ) -> None:
-        if at_s > self._clock._now:
-            self._clock.at(at_s, COMPLETION, call, (launch, steps, at_s))
-        else:
-            call((launch, steps, at_s))
-
-    def _merge(self, due: tuple[LaunchState, int, float]) -> None:
-        """Merge LoRAs that arrived, before the next step of a launch; without them, ask again after that step."""
-        launch, steps, at_s = due
-        # It was lost, or ends here: then its next launch merges them.
-        if launch.ends_s == inf or launch.steps <= steps:
-            return
-        progress, group, addons, done = launch.progress, launch.group, self._addons, launch.done + steps
-        assert group is not None
-        assert addons is not None
-        assert launch.cost is not None
-        # A whole request encodes its text before its first step, and has no boundary between: what arrives meanwhile is
-        # merged too (test_loras_that_arrive_during_text_encoding_are_merged_before_the_first_step).
-        cost = addons.boundary(progress, group, done, at_s if done else at_s + launch.cost.first_s)
-        if cost.seconds:
-            self._delay(launch, steps, at_s, cost)
-            self._prepare_step(launch, steps)
-        elif addons.calls_servers(progress):
-            self._at_step(launch, steps, launch.step_begin_s(steps), self._call_servers)
-        elif progress.request.loras_pending:
-            self._prepare_step(launch, steps + 1)
-
-    def _call_servers(self, due: tuple[LaunchState, int, float]) -> None:
-        """Call ControlNet servers for the next step of a launch, which lasts until they have answered."""
-        launch, steps, at_s = due
-        if launch.ends_s == inf or launch.steps <= steps:
-            return
-        addons = self._addons
-        assert launch.group is not None
-        assert addons is not None
-        wait_s = addons.wait_s(launch.progress.request, launch.group, at_s)
-        if wait_s:
-            launch.wait(steps, wait_s)
-            self._end_at(launch, launch.steps, launch.end_s(launch.steps))
-        self._prepare_step(launch, steps + 1)
-
-    def _delay(self, launch: LaunchState, steps: int, from_s: float, cost: Cost) -> None:
-        """Keep the GPUs of ``launch`` busy with something else from ``from_s`` on, before its next step."""
-        progress, attempt, group, done = launch.progress, launch.attempt, launch.group, launch.done + steps
-        assert attempt is not None
-        assert group is not None
-        until_s = from_s + cost.seconds
-        if done > attempt.done:
-            attempt.until_s, attempt.steps = from_s, done - attempt.done
-            self._close(progress)
-            attempt = Attempt(group, progress.index, done, until_s, until_s, until_s, done, attempt.estimate)
-            self._attempts[progress] = attempt
-        self._close_at(launch.mask, progress)
-        request = progress.request
-        request.energy_j += self._run.cluster.record_stage(
-            group, request.model or "", from_s, until_s, "boundary", cost.joules, request.row
-        )
-        launch.begin_s += cost.seconds
-        launch.delay(attempt, steps, until_s)
-        self._end_at(launch, launch.steps, launch.end_s(launch.steps))
+            self._delays.prepare_step(launch, 0)
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -849,38 +771,10 @@ class Stages(Executor, Scheduler):
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
         if restoring.seconds:
-            self._restore(progress.request, group, now_s + held_s, restoring)
+            # GPUs that leave are off, or load another model.
+            stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
+            self._restorations.start(progress.request, stay, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
-
-    def _restore(self, request: Request, group: Worker, from_s: float, cost: Cost) -> None:
-        """Keep ``group`` busy from ``from_s`` on, after ``request``, while the weights of each GPU are restored."""
-        # GPUs that leave are off, or load another model.
-        stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
-        if not stay:
-            return
-        group = self._run.cluster.group(stay)
-        joules = (group.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules) * len(group.gpus)
-        request.energy_j += joules
-        self._hold(group.gpus)
-        if self._pulled is None:
-            self._run.cluster.occupy(group)
-        due = self._clock.at(from_s + cost.seconds, INSERTION, self._restored, group)
-        self._restorations[group] = Restoration(request.model or "", from_s, joules, due)
-
-    def _restored(self, group: Worker) -> None:
-        """Take ``group`` back, whose weights are restored."""
-        restoration, now_s = self._restorations[group], self._clock._now
-        self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "after", restoration.joules)
-        self._end_restoration(group)
-        if restoration.is_answered:
-            self._run.cluster.release(group)
-        self._decide(now_s)
-
-    def _end_restoration(self, group: Worker) -> None:
-        del self._restorations[group]
-        self._unhold(group.gpus)
-        if self._pulled is None:
-            self._run.cluster.vacate(group)
 
     def _release(self, launch: LaunchState, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""
@@ -915,11 +809,7 @@ class Stages(Executor, Scheduler):
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
-            worker = self._pulled.workers.pop(progress)
-            if worker in self._restorations:
-                self._restorations[worker].is_answered = True
-            else:
-                self._run.cluster.release(worker)
+            self._restorations.release(self._pulled.workers.pop(progress))
         if handling.has_after and handling.overlap and self._policy.acts_on_answers:
             answered_s = self._clock._now + handling.answer_s(progress.request)
             self._clock.at(answered_s, INSERTION, self._tell, progress)
@@ -1076,7 +966,7 @@ class Stages(Executor, Scheduler):
         A launch that was decided and has not started stays, and waits until the GPU is back.
         """
         lost: list[Request] = []
-        self._lose_restorations(worker, now_s)
+        self._restorations.lose(worker, now_s)
         self._end_passing(worker.id)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
@@ -1111,15 +1001,6 @@ class Stages(Executor, Scheduler):
             self._addons.lose(lost, worker)
         self._preparation.lose(worker.id)
         return lost
-
-    def _lose_restorations(self, worker: Worker, now_s: float) -> None:
-        """End the restorations on ``worker``, whose memory is lost."""
-        for group in [group for group in self._restorations if worker.id in group.gpus]:
-            restoration = self._restorations[group]
-            self._clock.cancel(restoration.due)
-            if restoration.from_s < now_s:
-                self._run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "lost")
-            self._end_restoration(group)
 
     def _lose_answers(self, worker: Worker) -> list[Request]:
         """Lose the requests that ran on ``worker``, which still waits with them for their answers."""

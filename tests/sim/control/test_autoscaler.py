@@ -352,7 +352,13 @@ UTILISATION = "controller=autoscale-utilisation"
             "discipline: found one that preempts beside a controller",
         ),
         (
-            (UTILISATION, "system=rssp", "group_policy=fixed-groups", "models=flux-dev-xdit", "~group_policy.degree_by_size"),
+            (
+                UTILISATION,
+                "system=rssp",
+                "group_policy=fixed-groups",
+                "models=flux-dev-xdit",
+                "~group_policy.degree_by_size",
+            ),
             "controller: found Autoscaler beside the group policy FixedGroups, which counts on the GPUs",
         ),
     ],
