@@ -144,8 +144,9 @@ class Account:
         request, columns = progress.request, self._columns
         assert progress.group is not None
         request.worker, request.steps_left = progress.group.id, 0
-        for name in _OF_PROGRESS:
-            columns[name][request.row] += getattr(progress, name)
+        if progress.pauses or progress.moves:  # most requests did neither
+            for name in _OF_PROGRESS:
+                columns[name][request.row] += getattr(progress, name)
         if request.plan.then is not None:
             self._earlier[request.row] = [columns[name][request.row] for name in _OF_ATTEMPTS]
 

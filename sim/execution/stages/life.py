@@ -39,7 +39,7 @@ One instant, in the order of the clock::
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -137,6 +137,7 @@ class Stages(Executor, Scheduler):
     _clock: Clock = field(init=False, repr=False)
     _costs: dict[str, StageCosts] = field(init=False, default_factory=dict, repr=False)
     """True costs, by the name of the kind of GPU."""
+    _stages_of: Callable[[Request], tuple[Stage, ...]] = field(init=False, repr=False)
     _moves: Moves = field(init=False, repr=False)
     _moves_take_time: bool = field(init=False, repr=False)
     _moves_block: bool = field(init=False, repr=False)
@@ -220,6 +221,7 @@ class Stages(Executor, Scheduler):
             if estimates is not None:
                 estimates.bind(run, costs.cost)
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
+        self._stages_of = next(iter(self._costs.values())).stages_of  # of any kind of GPU
         self._are_exact = all(known.are_exact for known in self._known.values())
         self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes)
         self._moves_take_time = bool(self.migration_s or self.link_bytes_s)
@@ -246,8 +248,8 @@ class Stages(Executor, Scheduler):
         if self._policy.needs_equal_steps:
             raise ConfigError(
                 f"feature_cache: steps that reuse features are shorter, and the group policy "
-                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose group_policy=rounds "
-                "or another"
+                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose another, such as "
+                "group_policy=rounds"
             )
         if isinstance(self.controlnet_placement, SharedServers):
             raise ConfigError(
@@ -365,8 +367,7 @@ class Stages(Executor, Scheduler):
         return "" if self._addons is None else self._addons.refusal(request)
 
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
-        costs = next(iter(self._costs.values()))
-        progress = Progress(request, self._submitted, costs.stages_of(request), now_s)
+        progress = Progress(request, self._submitted, self._stages_of(request), now_s)
         self._submitted += 1
         self._attempts[progress] = None
         self._enter_stage(progress)

@@ -26,11 +26,8 @@ def test_one_gpu_a_request_runs_as_batches_of_one() -> None:
 @pytest.mark.parametrize("system", ["edf-best-fit", "rounds", "fixed-groups"])
 def test_seconds_of_a_request_do_not_depend_on_its_launches(system: str) -> None:
     """The GPU seconds of all launches on one degree are those of one launch of all steps."""
-    one = (
-        "group_policy.degrees=[1]"
-        if system != "fixed-groups"
-        else "group_policy.groups=[[0],[1],[2],[3],[4],[5],[6],[7]]"
-    )
+    single = "group_policy.groups=[[0],[1],[2],[3],[4],[5],[6],[7]]"
+    one = single if system == "fixed-groups" else "group_policy.degrees=[1]"
     outcome = simulated(f"system={system}", *FLUX, *LOAD, CACHE, one)
     alone = simulated("system=vanilla", *FLUX[:3], "trace.requests=1", CACHE, "executor=stages")
     np.testing.assert_allclose(outcome.requests["denoise_s"], alone.requests["denoise_s"][0].as_py(), rtol=1e-9)
