@@ -21,7 +21,8 @@ class AsyncLoading(LoraLoading):
     """Fetch all LoRAs of a request at once, from when a worker takes it, and merge them in place when all have arrived.
 
     They are merged at the first step boundary after the last one arrived. At step ``max_steps_without`` the worker
-    waits for them.
+    waits for them. The files stay in host memory until the request leaves: on other GPUs, to which it moved, they are
+    merged without another fetch.
 
     Args:
         lora_fetch: source of the files.
@@ -36,6 +37,10 @@ class AsyncLoading(LoraLoading):
     _interrupt: Callable[[Worker], None] = field(init=False, repr=False)
     _ready_s: dict[int, float] = field(init=False, default_factory=dict, repr=False)
     """Arrival of the last LoRA of each request whose LoRAs are not merged yet, by trace row."""
+    _fetched_by: dict[int, Worker | None] = field(init=False, default_factory=dict, repr=False)
+    """Trace row -> the worker that fetches the files; None once they were merged."""
+    _unmerged: dict[int, list[Worker]] = field(init=False, default_factory=dict, repr=False)
+    """Trace row -> the workers whose weights are still without the LoRAs that they are listed with."""
     _stall: RequestColumn = field(init=False, repr=False)
     _step: RequestColumn = field(init=False, repr=False)
     _patch: RequestColumn = field(init=False, repr=False)
@@ -61,25 +66,31 @@ class AsyncLoading(LoraLoading):
                 # Merged in place: a LoRA takes no bytes beyond the weights'.
                 if run.cluster.admit(worker, lora, 0, keep, reserved_bytes) is None:
                     raise lora_does_not_fit(worker, request, lora)
-            now_s = run.clock._now
-            took_s = [self.lora_fetch.seconds(worker, lora, now_s) for lora in loras]
-            ready_s = now_s + max(took_s)
-            self._ready_s[request.row] = ready_s
+            self._unmerged.setdefault(request.row, []).append(worker)
             request.loras_pending = True
-            run.clock.at(ready_s, COMPLETION, self._on_arrival, (worker, request, ready_s))
+            now_s = run.clock._now
+            if request.row not in self._fetched_by:
+                self._fetched_by[request.row] = worker
+                took_s = [self.lora_fetch.seconds(worker, lora, now_s) for lora in loras]
+                ready_s = self._ready_s[request.row] = now_s + max(took_s)
+                run.clock.at(ready_s, COMPLETION, self._on_arrival, (worker, request, ready_s))
+            else:
+                # Another GPU of its group, or one to which it moved (test_moved_request_merges_without_another_fetch).
+                self._ready_s.setdefault(request.row, now_s)
         return loads
 
     def _on_arrival(self, arrival: tuple[Worker, Request, float]) -> None:
         worker, request, ready_s = arrival
         if self._ready_s.get(request.row) == ready_s:
-            later_s = self._expected_s(worker, request)
+            later_s = self._expected_s(request)
             if later_s > ready_s + ROUNDING_S:
                 self._run.clock.at(later_s, COMPLETION, self._on_arrival, (worker, request, later_s))
             else:
                 self._interrupt(worker)
 
-    def _expected_s(self, worker: Worker, request: Request) -> float:
-        if self.lora_fetch.shared:
+    def _expected_s(self, request: Request) -> float:
+        worker = self._fetched_by[request.row]
+        if self.lora_fetch.shared and worker is not None:
             loras = requested_addons(self._run, request, "lora")
             expected_s = [self.lora_fetch.expected_s(worker, lora) for lora in loras]
             self._ready_s[request.row] = max(self._ready_s[request.row], *expected_s)
@@ -102,7 +113,10 @@ class AsyncLoading(LoraLoading):
         for request in active:
             if request.row not in self._ready_s:
                 continue
-            ready_s = self._expected_s(worker, request)
+            if request.row not in self._unmerged:  # it moved to GPUs that had them merged
+                request.loras_pending = False
+                continue
+            ready_s = self._expected_s(request)
             if ready_s > now_s + ROUNDING_S and _steps_done(request) < self._last_step_without(request):
                 continue
             stall_s = max(ready_s - now_s, 0.0)
@@ -112,14 +126,17 @@ class AsyncLoading(LoraLoading):
                 cost = Cost(cost.seconds + stall_s, None)
                 now_s += stall_s
                 continue
-            del self._ready_s[request.row]
+            del self._ready_s[request.row], self._unmerged[request.row]
             request.loras_pending = False
             assert isinstance(worker.backend, AddonBackend)
             loras = requested_addons(self._run, request, "lora")
             patch = on_all_gpus(worker, worker.backend.merge_loras(loras))
             self._stall[request.row] += stall_s
-            self._step[request.row] = _steps_done(request)
-            self._patch[request.row] = patch.seconds
+            if self._fetched_by[request.row] is not None:
+                self._fetched_by[request.row] = None
+                self._step[request.row], self._patch[request.row] = _steps_done(request), patch.seconds
+            else:
+                self._patch[request.row] += patch.seconds
             cost = Cost(cost.seconds + stall_s + patch.seconds, None)
             now_s += stall_s + patch.seconds
         return cost
@@ -131,8 +148,16 @@ class AsyncLoading(LoraLoading):
             self._run.cluster.evict(worker, lora)
         return on_all_gpus(worker, backend.restore_weights(merged))
 
+    def request_paused(self, request: Request) -> None:
+        loras = requested_addons(self._run, request, "lora")
+        for worker in self._unmerged.pop(request.row, ()):
+            for lora in loras:
+                if lora in worker.resident:
+                    self._run.cluster.evict(worker, lora)
+
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
-        self._ready_s.pop(request.row, None)
+        for by_row in (self._ready_s, self._fetched_by, self._unmerged):
+            by_row.pop(request.row, None)
         request.loras_pending = False
         if self.keep_resident or active or not merged_loras(worker):
             return FREE

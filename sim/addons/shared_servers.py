@@ -19,10 +19,10 @@ from mezzotint.sim.protocols import ControlNetPlacement, Loads, RequestColumn, R
 class SharedServers(ControlNetPlacement):
     """Run ControlNets on GPUs that the allocation sets aside (``allocation=controlnet-servers``).
 
-    At every step a worker calls a server for each of its ControlNets, runs its encoder, and waits for the results
-    before its decoder. A server is a FCFS queue. If several servers hold a ControlNet, the call goes to the one that is
-    free first. An absent ControlNet is loaded onto the server with the most free memory, and evicts the ones called
-    longest ago if it must.
+    At every step each GPU of a worker calls a server for each of its ControlNets, runs its encoder, and waits for the
+    results before its decoder. A server is a FCFS queue. If several servers hold a ControlNet, the call goes to the one
+    that is free first. An absent ControlNet is loaded onto the server with the most free memory, and evicts the ones
+    called longest ago if it must.
 
     Args:
         placement: ControlNets on each server at the start, in the order of the servers.
@@ -93,12 +93,12 @@ class SharedServers(ControlNetPlacement):
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
         run = self._run
-        calls = [net for request in active for net in requested_addons(run, request, "controlnet")]
-        if not calls:
+        nets = [net for request in active for net in requested_addons(run, request, "controlnet")]
+        if not nets:
             return plain
         parts = step_parts(run, worker, active[:1], self._faster)
         now_s, done_s, standalone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
-        for net in calls:
+        for net in nets * worker.denoisers:
             holders = [server for server in run.cluster.servers if net in server.resident]
             server = min(holders, key=attrgetter("busy_until_s"))
             run.cluster.admit(server, net, 0)  # marks it as most recently used
@@ -107,7 +107,7 @@ class SharedServers(ControlNetPlacement):
             done_s = max(done_s, from_s + parts.controlnet_s - now_s)
         for request in active:
             self._wait[request.row] += max(done_s - max(standalone_s, parts.encoder_s), 0.0)
-        return lengthen(plain, max(done_s - parts.encoder_s, 0.0) + len(calls) * parts.receive_s)
+        return lengthen(plain, max(done_s - parts.encoder_s, 0.0) + len(nets) * parts.receive_s)
 
     def stable_steps(self, worker: Worker, active: Sequence[Request]) -> int | None:
         # Between two steps, other workers may call the same servers.

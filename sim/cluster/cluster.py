@@ -466,7 +466,8 @@ class Cluster:
         for number in group.gpus:
             worker = self._gpu_workers[number]
             worker.running = 0
-            self._follow_order(worker)
+            if not worker.open:
+                self._follow_order(worker)
 
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)

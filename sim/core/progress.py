@@ -79,6 +79,7 @@ class Attempt:
         counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
         estimate: its estimated cost.
         steps: steps that it ran.
+        wait_s: seconds that these waited for ControlNet servers, beyond their cost.
     """
 
     group: Worker
@@ -90,6 +91,7 @@ class Attempt:
     counted_done: int
     estimate: StageCost
     steps: int = 0
+    wait_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

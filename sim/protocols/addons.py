@@ -70,6 +70,10 @@ class LoraLoading(Protocol):
         """Return the cost of waiting for LoRAs and patching them at a boundary."""
         return FREE
 
+    def request_paused(self, request: Request) -> None:
+        """Take note that ``request`` gives up its GPUs at a boundary; it may go on elsewhere (``executor=stages``)."""
+        return
+
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> Cost:
         """Return the cost of the departure of ``request``, finished or lost, while ``active`` go on."""
         return FREE

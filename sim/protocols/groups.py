@@ -162,12 +162,14 @@ class GroupPolicy(Protocol):
             are free before.
         follows_gpus: True if it launches on GPUs of ``StageView.idle`` alone, so that GPUs may come, go and change
             their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
+        needs_equal_steps: True if it takes all steps of a request as equally long.
     """
 
     __slots__ = ()
     decides_before_release: bool = False
     acts_on_answers: bool = False
     follows_gpus: bool = False
+    needs_equal_steps: bool = False
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...

@@ -51,7 +51,7 @@ class Account:
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).
         if len(batch) == 1:
             steps = attempt.done, ran, stage.steps
-            seconds, steps_s = cost.seconds(*steps), cost.steps_s(*steps)
+            seconds, steps_s = cost.seconds(*steps) + attempt.wait_s, cost.steps_s(*steps) + attempt.wait_s
             estimate_s = attempt.estimate.seconds(*steps)
         else:
             seconds, steps_s = cost.batch_s(batch, ran), cost.step_s * ran
@@ -144,8 +144,9 @@ class Account:
         request, columns = progress.request, self._columns
         assert progress.group is not None
         request.worker, request.steps_left = progress.group.id, 0
-        for name in _OF_PROGRESS:
-            columns[name][request.row] += getattr(progress, name)
+        if progress.pauses or progress.moves:  # most requests did neither
+            for name in _OF_PROGRESS:
+                columns[name][request.row] += getattr(progress, name)
         if request.plan.then is not None:
             self._earlier[request.row] = [columns[name][request.row] for name in _OF_ATTEMPTS]
 

@@ -1,19 +1,22 @@
-"""Add-ons of stages: ControlNets on the group's own GPUs or on service GPUs, and LoRAs in the denoiser's weights."""
+"""Add-ons of stages: ControlNets inline, on service GPUs or on shared servers, and LoRAs in the denoiser's weights."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isnan
 
-from mezzotint.backends.base import AddonBackend, Asset, Cost, Work
+from mezzotint.backends.base import FREE, AddonBackend, Asset, Cost, Work, WorkFailed
 from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_controlnet, remote_extra_s
+from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import DENOISER, MISSING, WHOLE, Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import ControlNetPlacement, LoraLoading, RequestColumn, Run, Worker
+from mezzotint.sim.protocols import ControlNetPlacement, Loads, LoraLoading, RequestColumn, Run, Worker
 
 CONTROLNET = "controlnet"
 """Component of a service GPU's work, in attempts.parquet, and kind of its busy time."""
@@ -46,36 +49,39 @@ class StageAddons:
     they first found too few, so that none waits for ever. A service GPU keeps its ControlNets, and evicts the least
     recently used ones for others; absent ones are loaded before the launch's first step, all at once.
 
-    LoRAs are loaded before the first step on every GPU of the group, one after another. Without ``keep_resident`` of
-    either, a request's add-ons leave the GPUs of its last launch with it.
+    On shared servers, a launch calls them at every step, and the step lasts until they have answered. While its
+    ControlNets fit on none beside those in use, a launch waits on its own idle GPUs, as above.
+
+    LoRAs enter the weights on every GPU of the group, as ``lora_loading`` says: before the first step, one after
+    another, or at the step boundary at which their files have arrived. Without ``keep_resident`` of either, a request's
+    add-ons leave the GPUs of its last launch with it.
 
     Args:
-        controlnet_placement: inline, or on service GPUs.
+        controlnet_placement: inline, on service GPUs, or on shared servers.
 
-    Raises ConfigError for other placements and LoRA loadings, and without a service GPU.
+    Raises ConfigError for other placements, and without a service GPU.
     """
 
     run: Run
     controlnet_placement: ControlNetPlacement = field(default_factory=InlineControlNets)
     lora_loading: LoraLoading = field(default_factory=SyncLoading)
     is_service: bool = field(init=False)
+    is_shared: bool = field(init=False)
     _wait: RequestColumn = field(init=False, repr=False)
     _short_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     """Launches that found too few idle service GPUs, in the order in which they may take them."""
     _services: dict[Progress, Service] = field(init=False, default_factory=dict, repr=False)
+    _on_servers: dict[Progress, Loads] = field(init=False, default_factory=dict, repr=False)
+    """Launches whose ControlNets are on shared servers, with the loads that they still wait for."""
 
     def __post_init__(self) -> None:
         run, placement = self.run, self.controlnet_placement
         self.is_service = isinstance(placement, ServiceGpus)
-        if not isinstance(placement, ServiceGpus | InlineControlNets):
+        self.is_shared = isinstance(placement, SharedServers)
+        if not isinstance(placement, ServiceGpus | InlineControlNets | SharedServers):
             raise ConfigError(
-                f"controlnet_placement: found {class_name(placement)}, and executor=stages runs ControlNets inline or "
-                "on service GPUs; add controlnet_placement=inline or service"
-            )
-        if not isinstance(self.lora_loading, SyncLoading):
-            raise ConfigError(
-                f"lora_loading: found {class_name(self.lora_loading)}, and executor=stages loads LoRAs before the "
-                "first step; add lora_loading=sync ~lora_fetch"
+                f"controlnet_placement: found {class_name(placement)}, and executor=stages runs ControlNets inline, on "
+                "service GPUs or on shared servers; add controlnet_placement=inline, service or shared"
             )
         if self.is_service and not run.cluster.servers:
             raise ConfigError(
@@ -83,11 +89,17 @@ class StageAddons:
                 "none; add allocation=controlnet-servers"
             )
         placement.bind(run, lambda _: 1.0)
+        # Nothing to interrupt: a launch without its LoRAs asks at every step.
         self.lora_loading.bind(run, lambda _: None)
         if self.is_service:
             self._wait = run.add_column("server_wait_s", default=0.0)
-        else:
+        elif not self.is_shared:
             run.assume("inline ControlNets on several GPUs", "as much faster as the denoiser", "assumed")
+
+    @property
+    def is_remote(self) -> bool:
+        """True if ControlNets run on other GPUs than those of the group."""
+        return self.is_service or self.is_shared
 
     def refusal(self, request: Request) -> str:
         """Return why the add-ons of ``request`` can run on no group; empty if they can."""
@@ -99,8 +111,10 @@ class StageAddons:
             )
         worker = run.cluster.group((0,))
         model = request.model or ""
-        on_group = [Asset("model", model, model), *loras, *(() if self.is_service else nets)]
-        for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_service)):
+        # Merged in place, they take no bytes beyond the weights'.
+        merged = loras if isinstance(self.lora_loading, SyncLoading) else ()
+        on_group = [Asset("model", model, model), *merged, *(() if self.is_remote else nets)]
+        for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_remote)):
             needed = sum(worker.backend.bytes(asset) or 0 for asset in assets) + activation_bytes(worker, request)
             memory_bytes = worker.gpu.memory_bytes
             if len(assets) > (where == "its GPU") and memory_bytes is not None and needed > memory_bytes:
@@ -109,7 +123,21 @@ class StageAddons:
                     f"{names} and its activations take {needed / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of "
                     f"{where}; choose another cluster= or addons=ignore"
                 )
+        if self.is_shared and not self._fit_on_servers(request, nets):
+            return (
+                f"its {len(nets)} ControlNets do not fit together on {len(servers)} servers; raise allocation.servers"
+            )
         return ""
+
+    def _fit_on_servers(self, request: Request, nets: Sequence[Asset]) -> bool:
+        """Return True if the servers hold ``nets`` together, each put where most memory is free."""
+        server = self.run.cluster.servers[0]
+        if server.gpu.memory_bytes is None:
+            return True
+        free = [server.gpu.memory_bytes - activation_bytes(server, request)] * len(self.run.cluster.servers)
+        for net in nets:
+            free[free.index(max(free))] -= server.backend.bytes(net) or 0
+        return min(free) >= 0
 
     def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
         """Return the greatest parallel degree up to ``gpus`` for which there are enough service GPUs."""
@@ -117,7 +145,7 @@ class StageAddons:
         return min(gpus, len(self.run.cluster.servers) // nets) if nets else gpus
 
     def extra_s(self, work: Work, degree: int) -> float:
-        """Return the seconds that ControlNets on service GPUs add to a step of ``work`` on ``degree`` GPUs."""
+        """Return the seconds that ControlNets on other GPUs add to a step of ``work`` on ``degree`` GPUs, unqueued."""
         if not work.remote_controlnets:
             return 0.0
         backend = self.run.backend
@@ -131,6 +159,8 @@ class StageAddons:
 
         Raises ConfigError if there will never be enough.
         """
+        if self.is_shared:
+            return self._reserve_on_servers(progress, group)
         request, degree, now_s = progress.request, len(group.gpus), self.run.clock._now
         needed = self._count(request, progress.stage) * degree
         if not needed or progress in self._services:
@@ -153,13 +183,45 @@ class StageAddons:
             self.run.cluster.occupy(server)
         return True
 
-    def load(self, progress: Progress, group: Worker, now_s: float) -> list[tuple[str, Cost]]:
+    def _reserve_on_servers(self, progress: Progress, group: Worker) -> bool:
+        """Load the ControlNets of ``progress`` onto shared servers; return False if they fit on none now."""
+        request = progress.request
+        if not self.calls_servers(progress) or progress in self._on_servers:
+            return True
+        if next(iter(self._short_since_s), progress) is progress:
+            with suppress(WorkFailed):
+                self._on_servers[progress] = self.controlnet_placement.load_addons(group, request, ())
+                self._short_since_s.pop(progress, None)
+                return True
+            self.controlnet_placement.request_left(group, request, ())
+        self._short_since_s.setdefault(progress, self.run.clock._now)
+        return False
+
+    def calls_servers(self, progress: Progress) -> bool:
+        """Return True if every step of the present stage of ``progress`` calls shared servers."""
+        addons = progress.request.addons
+        is_denoised = progress.stage.component in (WHOLE, DENOISER)
+        return self.is_shared and is_denoised and addons is not None and bool(addons.controlnets)
+
+    def may_delay(self, progress: Progress) -> bool:
+        """Return True if the steps of ``progress`` may take longer than their cost: LoRAs are due, or servers busy."""
+        return progress.request.loras_pending or self.calls_servers(progress)
+
+    def wait_s(self, request: Request, group: Worker, now_s: float) -> float:
+        """Call the servers for a step of ``request`` on ``group``; return what it waits beyond its cost."""
+        step = self.controlnet_placement.step(group, [request], Cost(0.0), now_s)
+        return max(step.seconds - self.extra_s(self.run.work(request), len(group.gpus)), 0.0)
+
+    def load(self, progress: Progress, group: Worker, now_s: float) -> Loads:
         """Load the absent add-ons of ``progress``, whose ``group`` prepares from ``now_s`` on; return kinds and costs.
 
         They follow one another. GPUs side by side load at once, and the slowest counts.
         """
         run, request = self.run, progress.request
-        loads: list[tuple[str, Cost]] = []
+        loads: Loads = []
+        if progress in self._on_servers:
+            loads += self._on_servers[progress]
+            self._on_servers[progress] = []  # once
         service = self._services.get(progress)
         if service is not None:
             service.from_s = min(service.from_s, now_s)
@@ -168,14 +230,30 @@ class StageAddons:
             if seconds:
                 loads.append((CONTROLNET, Cost(max(seconds))))
         workers = [run.cluster.group((gpu,)) for gpu in group.gpus]
-        parts = (self.lora_loading,) if self.is_service else (self.controlnet_placement, self.lora_loading)
+        parts = (self.lora_loading,) if self.is_remote else (self.controlnet_placement, self.lora_loading)
         for part in parts:
             by_gpu = [part.load_addons(worker, request, ()) for worker in workers]
             slowest = max(by_gpu, key=lambda loads: sum(cost.seconds for _, cost in loads))
             loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
         return loads
 
-    def free(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> float:
+    def boundary(self, progress: Progress, group: Worker, done: int, now_s: float) -> Cost:
+        """Return the cost of waiting for LoRAs and merging them on ``group``, after ``done`` steps of ``progress``."""
+        progress.request.steps_left = progress.stage.steps - done
+        return self.lora_loading.boundary(group, [progress.request], now_s)
+
+    def paused(self, request: Request) -> None:
+        """Take note that another launch takes the GPUs of ``request``, whose launch ended at a boundary."""
+        self.lora_loading.request_paused(request)
+
+    def lose(self, requests: Sequence[Request], worker: Worker) -> None:
+        """Forget ``requests``, which were lost with ``worker`` and may begin anew."""
+        for request in requests:
+            self.lora_loading.request_left(worker, request, ())
+        for progress in [progress for progress in self._short_since_s if progress.request in requests]:
+            del self._short_since_s[progress]
+
+    def free(self, progress: Progress, group: Worker, watts: float, is_last: bool, now_s: float) -> tuple[float, Cost]:
         """Free what launches of ``progress`` on ``group`` reserved, of which the last ended.
 
         Args:
@@ -183,10 +261,13 @@ class StageAddons:
             is_last: True if the request has no denoising steps left, so that its add-ons may leave ``group``.
 
         Returns:
-            The GPU seconds of its service GPUs, which are recorded.
+            The GPU seconds of its service GPUs, which are recorded, and the cost of restoring the weights of a GPU of
+            ``group``.
         """
         cluster, request, service = self.run.cluster, progress.request, self._services.pop(progress, None)
         gpu_s = 0.0
+        if self._on_servers.pop(progress, None) is not None:
+            self.controlnet_placement.request_left(group, request, ())
         if service is not None:
             from_s = min(service.from_s, now_s)  # it may fail before it begins
             seconds = now_s - from_s
@@ -202,12 +283,16 @@ class StageAddons:
                 cluster.vacate(server)
             if is_last and isinstance(self.controlnet_placement, ServiceGpus):
                 self.controlnet_placement.evict_all(service.gpus)
-        if is_last:
-            for worker in [cluster.group((gpu,)) for gpu in group.gpus]:
-                if not self.is_service:
-                    self.controlnet_placement.request_left(worker, request, ())
-                self.lora_loading.request_left(worker, request, ())
-        return gpu_s
+        if not is_last:
+            self.lora_loading.request_paused(request)
+            return gpu_s, FREE
+        restoring = []
+        for worker in [cluster.group((gpu,)) for gpu in group.gpus]:
+            if not self.is_remote:
+                self.controlnet_placement.request_left(worker, request, ())
+            restoring.append(self.lora_loading.request_left(worker, request, ()))
+        # All GPUs at once, and the slowest counts.
+        return gpu_s, max(restoring, key=lambda cost: cost.seconds)
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""

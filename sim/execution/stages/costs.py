@@ -12,7 +12,7 @@ from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, t
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.stages.addons import StageAddons
-from mezzotint.sim.protocols import Run, StageCost
+from mezzotint.sim.protocols import FeatureCache, Run, StageCost, StepCosts
 
 BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
 """Bytes of a latent per pixel of the image: 16 channels of 2 bytes at an eighth of the side (FLUX, SD3)."""
@@ -32,6 +32,8 @@ class StageCosts:
         backend: the costs of work on ``gpu``.
         form: the stages of a request whose plan names none.
         addons: ControlNets and LoRAs; None if requests have none.
+        feature_cache: what a step reuses of the step before; None computes everything. Each GPU of a group reuses the
+            same share of its part of a step (assumed).
 
     Raises ConfigError unless there is one denoiser in ``form``.
     """
@@ -41,6 +43,7 @@ class StageCosts:
     backend: Backend
     form: Form
     addons: StageAddons | None
+    feature_cache: FeatureCache | None = None
     _by_row: bool = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
@@ -58,7 +61,7 @@ class StageCosts:
 
         Raises SimulationError if they do not run the steps of its plan.
         """
-        request.remote_controlnets = self.addons is not None and self.addons.is_service
+        request.remote_controlnets = self.addons is not None and self.addons.is_remote
         steps = request.steps - request.skipped
         stages = request.plan.stages or self._stages.get(steps)
         if not stages:
@@ -93,6 +96,7 @@ class StageCosts:
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
             request.plan.refine, nets, row, batch, None if as_usual else request.sampling,
+            0 if self.feature_cache is None else request.skipped,
         )  # fmt: skip
         cost = self._costs.get(key)
         if cost is None:
@@ -119,8 +123,31 @@ class StageCosts:
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
             step_s = backend.component_s(component, work, degree)
         watts = self.gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
-        ends = self._step_ends(request, work, batch) if component in (WHOLE, DENOISER) else ()
+        ends: tuple[float, ...] = ()
+        if component in (WHOLE, DENOISER):
+            ends = self._step_ends(request, work, batch)
+            if self.feature_cache is not None:
+                reusing = self._reusing(request, Cost(step_s, step_s * watts), ends, batch)
+                total_s, steps = reusing.seconds(stage.steps), stage.steps
+                step_s, watts = total_s / steps, (reusing.joules(steps) or 0.0) / total_s
+                ends = tuple(reusing.seconds(count) / step_s for count in range(steps + 1))
         return StageCost(first_s, step_s, last_s, watts, ends)
+
+    def _reusing(self, request: Request, step: Cost, ends: Sequence[float], batch: int) -> StepCosts:
+        """Return the costs of the steps of ``request``, of which one that reuses nothing costs ``step``."""
+        assert self.feature_cache is not None
+        if batch > 1 or ends or len(request.plan.stages) > 1:
+            found = "steps of unequal seconds (step_shares)" if ends else "a batch, or a plan with several stages"
+            raise ConfigError(
+                f"feature_cache: found {found} on groups of GPUs; add feature_cache=none, or choose "
+                "executor=continuous-batching"
+            )
+        return self.feature_cache.step_costs([request], request.steps - request.skipped, lambda _: step)
+
+    def reused_share(self, request: Request) -> float:
+        """Return the share of the features of ``request`` that its steps reused."""
+        steps = request.steps - request.skipped
+        return self._reusing(request, Cost(1.0), (), 1).reused(steps)[0] / max(steps, 1)
 
     def _step(self, work: Work, degree: int, batch: int) -> tuple[float, float | None]:
         """Return seconds and joules of a step on ``degree`` GPUs. Raises BackendError if it was not measured."""
@@ -180,17 +207,6 @@ class Moves:
     migration_s: float
     link_bytes_s: float
     text_bytes: int
-    in_background: bool
-
-    @property
-    def are_free(self) -> bool:
-        """True if a latent moves in no time."""
-        return not (self.migration_s or self.link_bytes_s)
-
-    @property
-    def hold_gpus(self) -> bool:
-        """True if the old and the new GPUs are busy with a move."""
-        return not (self.are_free or self.in_background)
 
     def seconds(self, progress: Progress) -> float:
         """Return the seconds of moving the latent of ``progress`` to other GPUs."""
@@ -208,8 +224,6 @@ class Moves:
 
     def needed(self, requests: Sequence[Progress], group: object) -> Sequence[tuple[Progress, float]]:
         """Return the requests whose latents must move to ``group``, and the seconds of each move."""
-        if self.are_free:
-            return ()
         moved = [progress for progress in requests if progress.group is not None and progress.group is not group]
         moves = [(progress, self.seconds(progress)) for progress in moved]
         return [(progress, seconds) for progress, seconds in moves if seconds > 0.0]

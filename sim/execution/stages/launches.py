@@ -109,13 +109,17 @@ class LaunchState:
             behind = cost.steps_in(seconds, attempt.counted_done, progress.stage.steps)
         else:
             behind = seconds / cost.step_s
-        behind -= self.done - attempt.counted_done
+        offset = attempt.counted_done - self.done
+        behind += offset
+        # What ended before a delay is behind, though time is counted from the end of the delay.
+        if behind < offset:
+            behind = offset
         steps = int(behind)
         if NEARLY < behind - steps < 1.0 - NEARLY and steps < left:
             return steps
         # An instant is compared with the end of a step as it is computed for the clock; ``behind`` rounds.
         steps = min(max(0, round(behind)), left)
-        if steps and self.end_s(steps) > now_s:
+        if steps and steps > offset and self.end_s(steps) > now_s:
             return steps - 1
         if steps < left and self.end_s(steps + 1) <= now_s:
             return steps + 1
@@ -136,6 +140,33 @@ class LaunchState:
             self.boundary, self.boundary_s = steps, ends_s
         return self.boundary_s == now_s
 
+    def delay(self, attempt: Attempt, steps: int, until_s: float) -> None:
+        """Begin the step after ``steps`` of its steps at ``until_s``, as the first of ``attempt``."""
+        assert self.cost is not None
+        self.attempt = attempt
+        attempt.from_s = attempt.until_s = attempt.counted_s = self.steps_from_s = until_s
+        if not attempt.counted_done:
+            self.steps_from_s += self.cost.first_s
+        self._pass_boundary(steps)
+
+    def wait(self, steps: int, seconds: float) -> None:
+        """Lengthen the step after ``steps`` of its steps by ``seconds``."""
+        attempt = self.attempt
+        assert attempt is not None
+        done = self.done + steps
+        if done > attempt.counted_done:
+            attempt.counted_s = self.steps_from_s = self.end_s(steps)
+            attempt.counted_done = done
+        attempt.counted_s += seconds
+        self.steps_from_s += seconds
+        attempt.wait_s += seconds
+        self._pass_boundary(steps)
+
+    def _pass_boundary(self, steps: int) -> None:
+        """Have an interruption, from now on, end it after the step that begins after ``steps`` at the earliest."""
+        self.boundary = min((steps // self.every + 1) * self.every, self.progress.left)
+        self.boundary_s = self.end_s(self.boundary)
+
     def boundary_before(self, steps: int) -> int:
         """Return the steps up to the last boundary before ``steps``."""
         return (steps - 1) // self.every * self.every
@@ -147,9 +178,9 @@ class LaunchState:
         encoding.
         """
         boundary = self.boundary_before(steps)
-        return self._step_begin_s(steps - 1), self._step_begin_s(boundary) if boundary else self.dispatched_s
+        return self.step_begin_s(steps - 1), self.step_begin_s(boundary) if boundary else self.dispatched_s
 
-    def _step_begin_s(self, steps: int) -> float:
+    def step_begin_s(self, steps: int) -> float:
         """Return the instant at which the step after ``steps`` of them begins."""
         attempt = self.attempt
         assert attempt is not None

@@ -16,19 +16,22 @@
    it stands (`Lookahead`). ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at
    which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
    one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
-   how many steps a launch has.
+   how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged, or by ControlNet
+   servers that are called (`Delays`). The launch goes on later, without another decision.
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
-   enters its next stage or is answered, and the policy decides again.
+   enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
+   are restored (`Restorations`).
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
-6. Failure. A GPU that fails ends its launch at once (``abort``). Launches that have not started stay queued, and
-   requests whose latent was there begin anew.
+6. GPUs that go. A GPU that fails ends its launch at once (``abort``), and requests whose latent was there begin anew.
+   One that leaves its role or is given back ends it where it is decided anew (``_leave``). Of launches that have not
+   started there the requests wait again; of a policy that counts on the GPUs that it began with they stay queued.
 
 One instant, in the order of the clock::
 
     COMPLETION  the launches that end or pass a boundary, in their turns: record, free the GPUs, decide
-    INSERTION   answers (``_complete``)
+    INSERTION   answers (``_complete``), and the ends of restorations: decide
     CONTROL     failures and repairs
     ARRIVAL     new requests: decide
     DISPATCH    ticks of the policy; then launches start in the order of decision, and it decides again until none does;
@@ -36,7 +39,7 @@ One instant, in the order of the clock::
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,8 +47,10 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal
 
+from mezzotint.backends.base import FREE, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
@@ -59,19 +64,23 @@ from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, StageCosts
+from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
 from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.execution.stages.preparation import Preparation
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
+from mezzotint.sim.execution.stages.restorations import Restorations
 from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
     Estimates,
     Executor,
+    FeatureCache,
     GroupPolicy,
     Launch,
     LoraLoading,
+    RequestColumn,
     Run,
     Scheduler,
     StageCost,
@@ -107,6 +116,7 @@ class Stages(Executor, Scheduler):
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
         controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
             neither is given, ControlNets run inline and all add-ons are loaded before the first step.
+        feature_cache: what a step reuses of the step before; None computes everything.
     """
 
     group_policy: GroupPolicy | None = None
@@ -120,17 +130,25 @@ class Stages(Executor, Scheduler):
     launch_s: Seconds = 0.0
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
+    feature_cache: FeatureCache | None = None
     _policy: GroupPolicy = field(init=False, repr=False)
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _costs: dict[str, StageCosts] = field(init=False, default_factory=dict, repr=False)
     """True costs, by the name of the kind of GPU."""
+    _stages_of: Callable[[Request], tuple[Stage, ...]] = field(init=False, repr=False)
     _moves: Moves = field(init=False, repr=False)
+    _moves_take_time: bool = field(init=False, repr=False)
+    _moves_block: bool = field(init=False, repr=False)
+    """True if the old and the new GPUs are busy with a move."""
     _addons: StageAddons | None = field(init=False, default=None, repr=False)
     _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
     _preparation: Preparation = field(init=False, repr=False)
+    _delays: Delays = field(init=False, repr=False)
+    _restorations: Restorations = field(init=False, repr=False)
     _account: Account = field(init=False, repr=False)
+    _reused: RequestColumn = field(init=False, repr=False)
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
     """What the policy believes, by the name of the kind of GPU."""
     _are_exact: bool = field(init=False, repr=False)
@@ -193,14 +211,22 @@ class Stages(Executor, Scheduler):
             self._addons = StageAddons(
                 run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
+            self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_at, self._end_at)
+        self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
+        if self.feature_cache is not None:
+            self._check_feature_cache(run, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
-            costs = self._costs[gpu.name] = StageCosts(run, gpu, backend, self.stages, self._addons)
+            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache)
+            self._costs[gpu.name] = costs
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
             if estimates is not None:
                 estimates.bind(run, costs.cost)
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
+        self._stages_of = next(iter(self._costs.values())).stages_of  # of any kind of GPU
         self._are_exact = all(known.are_exact for known in self._known.values())
-        self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes, self.handover == "background")
+        self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes)
+        self._moves_take_time = bool(self.migration_s or self.link_bytes_s)
+        self._moves_block = self._moves_take_time and self.handover == "blocking"
         self._claimed = Claims([0] * gpus)
         self._turns = Turns(run.clock)
         policy_looks = type(self._policy).stands is not GroupPolicy.stands
@@ -211,11 +237,27 @@ class Stages(Executor, Scheduler):
         )
         self._policy.bind(run, self._view(next(iter(cluster.kinds))))
         self._account = Account(run, self._costs)
+        if self.feature_cache is not None:
+            self._reused = run.add_column("reused_share")
         residency = {
             gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
         }
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
         self._assume(run)
+
+    def _check_feature_cache(self, run: Run, feature_cache: FeatureCache) -> None:
+        if self._policy.needs_equal_steps:
+            raise ConfigError(
+                f"feature_cache: steps that reuse features are shorter, and the group policy "
+                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose another, such as "
+                "group_policy=rounds"
+            )
+        if isinstance(self.controlnet_placement, SharedServers):
+            raise ConfigError(
+                "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
+                "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
+            )
+        feature_cache.bind(run)
 
     def _view(self, gpu: Gpu) -> View:
         """Return what a policy sees, with the costs of ``gpu``."""
@@ -340,8 +382,7 @@ class Stages(Executor, Scheduler):
         return "" if self._addons is None else self._addons.refusal(request)
 
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
-        costs = next(iter(self._costs.values()))
-        progress = Progress(request, self._submitted, costs.stages_of(request), now_s)
+        progress = Progress(request, self._submitted, self._stages_of(request), now_s)
         self._submitted += 1
         self._attempts[progress] = None
         self._enter_stage(progress)
@@ -394,7 +435,7 @@ class Stages(Executor, Scheduler):
         for gpu in gpus:
             self._claimed.add(gpu, 1)
         needed, last = mask, progress.group
-        if last is not None and last.gpus != gpus and self._moves.hold_gpus:
+        if last is not None and last.gpus != gpus and self._moves_block:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._there(last)
@@ -426,7 +467,7 @@ class Stages(Executor, Scheduler):
             if launch.steps > other.left:
                 raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
             self._in_batch_of[other] = launch
-            if self._moves.hold_gpus and other.group is not None:
+            if self._moves_block and other.group is not None:
                 launch.needed |= self._there(other.group)
 
     def _there(self, group: Worker) -> int:
@@ -498,8 +539,8 @@ class Stages(Executor, Scheduler):
         progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
         launch.group = group
-        moves = () if launch.is_moved else self._moves.needed(launch.requests(), group)
-        if moves and not self._moves.in_background:
+        moves = self._moves.needed(launch.requests(), group) if self._moves_take_time and not launch.is_moved else ()
+        if moves and self._moves_block:
             return self._move(launch, group, moves, now_s)
         # Before it takes its GPUs: a launch that waits for service GPUs holds no others
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
@@ -518,10 +559,8 @@ class Stages(Executor, Scheduler):
         if launch.queued_s < now_s:
             self._turns.pass_boundaries()
         launch.dispatched_s = now_s
-        # The usage log takes the times of a GPU in order, so what ran there is recorded first
-        # (test_component_is_loaded_after_the_stage_of_another_request).
-        if self._at_boundary and (last is not group or launch.batch):
-            self._close_at(launch.mask, launch.progress)
+        if self._at_boundary and (last is not group or launch.batch or self._addons is not None):
+            self._take_gpus(launch, group)
         for other in launch.batch:
             self._close(other)
         # It may have waited for its GPUs longer than ``launch_s``
@@ -544,6 +583,22 @@ class Stages(Executor, Scheduler):
         self._schedule_end(launch, group)
         return True
 
+    def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
+        """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
+        others, is_new = (
+            self._at_boundary_on(launch.mask, launch.progress),
+            launch.progress.group is not group or launch.batch,
+        )
+        for other in others:
+            # The usage log takes the times of a GPU in order, so what ran there is recorded first
+            # (test_component_is_loaded_after_the_stage_of_another_request).
+            if is_new:
+                self._close(other)
+            # Else LoRAs that it waits for would count as merged there
+            # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
+            if self._addons is not None:
+                self._addons.paused(other.request)
+
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
         progress = launch.progress
@@ -562,13 +617,15 @@ class Stages(Executor, Scheduler):
             self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
+        is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
             encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
             launch.steps_from_s += cost.first_s * encoded
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
-        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch):
+        # If any step may be delayed, nobody knows the boundaries ahead.
+        if self._looks_ahead and is_last_stage and not (cost.ends or launch.batch or is_delayed):
             self._lookahead.start(launch)
         self._end_at(launch, launch.steps, launch.end_s(launch.steps))
         launch.boundary_s = -inf  # it is found when it is asked for
@@ -576,6 +633,8 @@ class Stages(Executor, Scheduler):
             # Only its turn at its first boundary counts the delay, so all that pass there are stamped
             # (test_lookahead_runs_as_a_decision_at_every_step).
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
+        if is_delayed:
+            self._delays.prepare_step(launch, 0)
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -689,7 +748,7 @@ class Stages(Executor, Scheduler):
         self._release(launch, group)
         attempt = launch.attempt
         assert attempt is not None
-        attempt.until_s, attempt.steps = now_s, attempt.steps + launch.steps
+        attempt.until_s, attempt.steps = now_s, launch.done + launch.steps - attempt.done
         if launch.batch:
             self._account.attempt(launch.requests(), attempt)
             self._attempts[progress] = None
@@ -711,14 +770,13 @@ class Stages(Executor, Scheduler):
         stage = progress.stage
         # Before ``advance``, which enters the next stage: add-ons are freed with the stage that used them
         # (test_controlnets_that_do_not_stay_are_loaded_by_every_request).
-        if steps == progress.left:
-            self._free_addons(progress, group, stage, True)
+        restoring = self._free_addons(progress, group, stage, True) if steps == progress.left else FREE
         is_last = advance(progress, steps)
         if progress.stage is not stage:
             self._enter_stage(progress)
+        held_s = 0.0
         if is_last:
             self._close(progress)
-            held_s = 0.0
             if self._run.handling.holds_gpus:
                 held_s = self._run.handling.answer_s(progress.request)
                 self._hold(group.gpus)
@@ -728,6 +786,10 @@ class Stages(Executor, Scheduler):
             self._waiting[progress] = None
             self._at_boundary.append(progress)
             self._dispatch_later(now_s)
+        if restoring.seconds:
+            # GPUs that leave are off, or load another model.
+            stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
+            self._restorations.start(progress.request, stay, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
 
     def _release(self, launch: LaunchState, on: Worker) -> None:
@@ -757,10 +819,13 @@ class Stages(Executor, Scheduler):
         if handling.holds_gpus:
             self._unhold(gpus)
         self._forget(progress)
+        if self.feature_cache is not None:
+            costs = self._costs[self._run.cluster.group(gpus).gpu.name]
+            self._reused[progress.request.row] = costs.reused_share(progress.request)
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
-            self._run.cluster.release(self._pulled.workers.pop(progress))
+            self._restorations.release(self._pulled.workers.pop(progress))
         if handling.has_after and handling.overlap and self._policy.acts_on_answers:
             answered_s = self._clock._now + handling.answer_s(progress.request)
             self._clock.at(answered_s, INSERTION, self._tell, progress)
@@ -805,25 +870,36 @@ class Stages(Executor, Scheduler):
             if self._queue:
                 self._dispatch_later(self._clock._now)
 
-    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> None:
-        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left."""
-        if self._addons is not None and stage.component in (WHOLE, DENOISER):
-            costs, degree = self._costs[group.gpu.name], len(group.gpus)
-            watts = costs.cost(progress.request, stage, degree).watts / degree
-            gpu_s = self._addons.free(progress, group, watts, is_last, self._clock._now)
-            self._account.service(progress, gpu_s)
+    def _free_addons(self, progress: Progress, group: Worker, stage: Stage, is_last: bool) -> Cost:
+        """Free the add-ons of launches of ``stage`` on ``group``, which ended; ``is_last`` if no step of it is left.
+
+        Returns:
+            The cost of restoring the weights of a GPU of ``group``.
+        """
+        if self._addons is None or stage.component not in (WHOLE, DENOISER):
+            return FREE
+        costs, degree = self._costs[group.gpu.name], len(group.gpus)
+        watts = costs.cost(progress.request, stage, degree).watts / degree
+        gpu_s, restoring = self._addons.free(progress, group, watts, is_last, self._clock._now)
+        self._account.service(progress, gpu_s)
+        return restoring
 
     def _close_at(self, mask: int, but: Progress | None = None) -> None:
         """Close the attempts at a boundary on the GPUs of ``mask``, without that of ``but``.
 
         Something else is about to be recorded there.
         """
+        for progress in self._at_boundary_on(mask, but):
+            self._close(progress)
+
+    def _at_boundary_on(self, mask: int, but: Progress | None) -> list[Progress]:
+        """Return the requests at a boundary on the GPUs of ``mask``, without ``but``."""
+        bits, others = self._bits, []
         for progress in self._at_boundary:
-            attempt = self._attempts.get(progress)
-            if attempt is None or progress is but or progress.running:
-                continue
-            if mask & self._bits[attempt.group.gpus]:
-                self._close(progress)
+            last = progress.group
+            if last is not None and mask & bits[last.gpus] and progress is not but and not progress.running:
+                others.append(progress)
+        return others
 
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
@@ -855,20 +931,41 @@ class Stages(Executor, Scheduler):
         if is_away:
             self._away.add(gpu)
             self._keep(gpu, 1)
-            if worker.state != DOWN:
+            if worker.state != DOWN or self._policy.follows_gpus:
                 self._leave(gpu)
+            self._decide(now_s)
         else:
-            self._away.remove(gpu)
-            self._keep(gpu, -1)
-        self._decide(now_s)
+            # After all turns of the instant, whenever the clock was asked to end them and the load
+            # (test_lookahead_beside_gpus_that_go_runs_as_a_decision_at_every_step).
+            self._clock.at(now_s, INSERTION, self._back, worker)
+
+    def _back(self, worker: Worker) -> None:
+        """Let launches take ``worker`` again."""
+        if worker.open and worker.id in self._away:
+            self._away.remove(worker.id)
+            self._keep(worker.id, -1)
+            self._decide(self._clock._now)
 
     def _leave(self, gpu: int) -> None:
         """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
+        self._end_passing(gpu)
         for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
             self._queue.remove(launch)
             self._wait_again(launch)
         self._close_at(1 << gpu)  # it may load at once
         self._lookahead.yield_gpus(1 << gpu)
+
+    def _end_passing(self, gpu: int) -> None:
+        """End the launches on ``gpu`` that pass a boundary now: decided at every step, they would have ended.
+
+        An event outside the turns of an instant comes after them.
+        """
+        now_s, turns = self._clock._now, self._turns
+        for launch in [launch for launch in turns.standing if launch.mask >> gpu & 1]:
+            if launch.boundary_at(now_s) and launch.boundary < launch.steps:
+                turns.pass_boundaries()
+                launch.steps, launch.ends_s = launch.boundary, now_s
+                self._end(launch)
 
     def _wait_again(self, launch: LaunchState) -> None:
         """Give up ``launch``, which has not started, and let its requests wait."""
@@ -885,9 +982,11 @@ class Stages(Executor, Scheduler):
         A launch that was decided and has not started stays, and waits until the GPU is back.
         """
         lost: list[Request] = []
+        self._restorations.lose(worker, now_s)
+        self._end_passing(worker.id)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
-            if self._pulled is not None and launch.group is None and worker.id in launch.gpus:
+            if self._pulled is not None and launch.ends_s == inf and worker.id in launch.gpus:
                 self._queue.remove(launch)
                 launch.begin_s = now_s
                 self._lose(launch, worker, now_s)
@@ -914,6 +1013,8 @@ class Stages(Executor, Scheduler):
             lost += self._lose_answers(worker)
         elif lost:
             self._run.cluster.occupy(worker, len(lost))  # it counts as running what it lost, until it is down
+        if self._addons is not None:
+            self._addons.lose(lost, worker)
         self._preparation.lose(worker.id)
         return lost
 

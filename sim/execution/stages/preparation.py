@@ -38,6 +38,11 @@ class Preparation:
         """
         request, cluster, took_s = progress.request, self.run.cluster, 0.0
         model = request.model or ""
+        lacks, is_charged = cluster.lacks(group, model), self._is_charged(progress, model, group.gpu.name)
+        has_addons = self.addons is not None and progress.stage.component in (WHOLE, DENOISER)
+        fetch_s = 0.0 if progress.group is not None else request.plan.fetch_s
+        if not (self.forming_s or lacks or is_charged or has_addons or fetch_s):
+            return 0.0  # as most launches
 
         def spend(seconds: float, kind: str, joules: float | None = None, row: int = -1) -> float:
             nonlocal took_s
@@ -50,23 +55,22 @@ class Preparation:
         if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
             self._formed.add(group.id)
             spend(self.forming_s, "form", row=request.row)
-        if cluster.lacks(group, model):
+        if lacks:
             cost = load(group, Asset("model", model, model))
             request.energy_j += spend(cost.seconds, "load", cost.joules)
             cluster.set_model(group, model)
-        if self._is_charged(progress, model, group.gpu.name):
+        if is_charged:
             loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:
                 spend(loads_s, "load")
                 self.account.component_load(progress)
-        if self.addons is not None and progress.stage.component in (WHOLE, DENOISER):
+        if self.addons is not None and has_addons:
             for kind, load_cost in self.addons.load(progress, group, now_s):
                 request.energy_j += spend(load_cost.seconds, kind, load_cost.joules)
         if took_s:
             request.load_s += took_s
-        fetch_s = request.plan.fetch_s
         # Once, at its first launch (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
-        if fetch_s and progress.group is None:
+        if fetch_s:
             request.energy_j += spend(fetch_s, "fetch", row=request.row)
         return took_s
 

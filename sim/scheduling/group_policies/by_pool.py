@@ -105,6 +105,7 @@ class ByPool(GroupPolicy):
     by_role: bool = True
     decides_before_release: bool = field(init=False)
     acts_on_answers: bool = field(init=False)
+    needs_equal_steps: bool = field(init=False)
     follows_gpus: bool = field(init=False, default=True, repr=False)
     _pools: list[Pool] = field(init=False, default_factory=list, repr=False)
     _pool_of: dict[Progress, Pool] = field(init=False, default_factory=dict, repr=False)
@@ -112,6 +113,7 @@ class ByPool(GroupPolicy):
     def __post_init__(self) -> None:
         self.decides_before_release = self.policy.decides_before_release
         self.acts_on_answers = self.policy.acts_on_answers
+        self.needs_equal_steps = self.policy.needs_equal_steps
 
     def bind(self, run: Run, view: StageView) -> None:
         workers = [run.cluster.group((gpu,)) for gpu in range(len(view.claimed))]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, Work
-from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import SharedServers
@@ -21,7 +20,7 @@ from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.execution.stages.lookahead import Lookahead
-from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.protocols import ControlNetPlacement, GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
@@ -290,15 +289,26 @@ def test_loras_are_loaded_before_the_first_step_unless_they_are_in_the_weights()
     assert column(again, "load_s") == [1.0, 1.0]
 
 
+class Elsewhere(ControlNetPlacement):
+    """A placement that stages do not know."""
+
+    def bind(self, run: Run, faster: Any) -> None: ...
+
+    def load_addons(self, worker: Any, request: Any, active: Any) -> Any: ...
+
+    def step(self, worker: Any, active: Any, plain: Cost, now_s: float) -> Cost:
+        return plain
+
+
 @pytest.mark.parametrize(
     ("parts", "servers", "said"),
     [
-        ({"controlnet_placement": SharedServers()}, 1, "controlnet_placement: found .*SharedServers"),
+        ({"controlnet_placement": SharedServers()}, 0, "add allocation=controlnet-servers"),
+        ({"controlnet_placement": Elsewhere()}, 1, "controlnet_placement: found .*Elsewhere"),
         ({"controlnet_placement": ServiceGpus()}, 0, "add allocation=controlnet-servers"),
-        ({"lora_loading": AsyncLoading()}, 1, "lora_loading: found .*AsyncLoading"),
     ],
 )
-def test_placements_and_loadings_that_stages_lack_are_refused(parts: Any, servers: int, said: str) -> None:
+def test_placements_that_stages_lack_are_refused(parts: Any, servers: int, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         run_stages([0.0], [ONE], 1, servers, **parts)
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import Cost, Work
-from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, Request
@@ -21,7 +21,7 @@ from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.group_policies.preempt_class import PreemptClass
-from tests.sim.lab import FixedTimes, engine, simulated
+from tests.sim.lab import FixedTimes, engine
 
 STEPS = 6
 
@@ -342,12 +342,6 @@ def test_executor_that_logs_other_times_than_it_took_is_named(factor: float, sai
     )  # fmt: skip
     with pytest.raises(SimulationError, match=said):
         run.run()
-
-
-def test_asynchronous_loras_are_refused() -> None:
-    with pytest.raises(ConfigError, match="executor=stages loads LoRAs before the first step"):
-        simulated("system=edf-best-fit", "models=sdxl", "cluster=h800", "trace=synthetic-service-a", "addons=serve",
-                  "lora_loading=async", "lora_fetch=link", "trace.requests=20")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from mezzotint.sim.core.plan import Plan
 from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import Controller, GroupPolicy, Run
 from mezzotint.sim.scheduling.estimates import Scaled
@@ -22,6 +23,7 @@ from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.group_policies.rounds import Rounds
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from tests.identity.random_systems import HOW, SIDES, STEP_S, STEPS, Units
+from tests.sim.execution.stages.test_life import attempts
 from tests.sim.lab import engine
 
 GPUS = 4
@@ -74,7 +76,8 @@ class InTurn(Direct):
 
 def run_random(name: str, seed: int) -> Engine:
     rng = np.random.default_rng(seed)
-    rows, unit_s, rents = int(rng.integers(3, 25)), [1.0, 0.1][int(rng.integers(2))], bool(rng.integers(2))
+    rows, unit_s, what = int(rng.integers(3, 25)), [1.0, 0.1][int(rng.integers(2))], int(rng.integers(3))
+    has_roles, rents = what == 0, what == 1
     kinds = rng.integers(0, 3, rows)
     step_s = {degree: [units[kind] * unit_s for kind in kinds] for degree, units in STEP_S[seed % 2].items()}
     delays: dict[str, Any] = {key: value * unit_s if isinstance(value, float) else value
@@ -82,20 +85,34 @@ def run_random(name: str, seed: int) -> Engine:
     orders = [(float(rng.integers(0, 200)) * unit_s, int(rng.integers(GPUS)), ("large", "small")[int(rng.integers(2))])
               for _ in range(rng.integers(0, 15))]  # fmt: skip
     policy, side = POLICIES[name](unit_s), np.array(SIDES, np.int32)[kinds]
-    controllers: list[Controller] = [Orders(orders, rents)]
-    if not rents and rng.random() < 0.3:
+    controllers: list[Controller] = [Orders(orders, rents)] if has_roles or rents else []
+    if has_roles and rng.random() < 0.3:
         controllers.insert(0, Failures(mean_up_s=float(rng.integers(40, 200)) * unit_s, mean_down_s=4.0 * unit_s))
+    elif not has_roles and not rents:  # in units, too, so that a GPU fails at a boundary
+        outages = {gpu: [[at_s, at_s + 3.0 * unit_s]] for at_s, gpu, _ in orders}
+        controllers = [Failures(outages=outages)] if outages else []
     backend = Units(step_s, unit_s * (rng.random() < 0.3), 5.0 * unit_s * (rng.random() < 0.5))
-    parts: dict[str, Any] = {"frontend": Direct() if rents else InTurn()}
+    parts: dict[str, Any] = {"frontend": InTurn() if has_roles else Direct()}
     run = engine(
         np.cumsum(rng.integers(0, int(rng.integers(2, 20)), rows)) * unit_s, [each * STEPS for each in step_s[1]],
-        backend=backend, executor=Stages(policy if rents else ByPool(policy), Scaled(), **delays), seed=seed,
-        roles=["large"] * 4 if rents else ["large", "large", "small", "small"], controllers=controllers,
+        backend=backend, executor=Stages(ByPool(policy) if has_roles else policy, Scaled(), **delays), seed=seed,
+        roles=["large", "large", "small", "small"] if has_roles else ["large"] * GPUS, controllers=controllers,
         shapes=(side, side, np.full(rows, STEPS, np.int32)), use_model_shape=False, sample_s=60.0 * unit_s, **parts,
     )  # fmt: skip
     run.workload.limit_s[:] = type(run.workload.limit_s)("d", (rng.integers(1, 200, rows) * unit_s).tolist())
     run.run()
     return run
+
+
+@pytest.mark.parametrize("name", ["edf", "greedy"])
+def test_lookahead_beside_gpus_that_go_runs_as_a_decision_at_every_step(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of steps on a GPU that leaves ends where it is decided anew."""
+    runs = [run_random(name, seed) for seed in range(100)]
+    monkeypatch.setattr(Lookahead, "start", lambda *_: None)
+    for seed, run in enumerate(runs):
+        assert attempts(run) == attempts(run_random(name, seed)), seed
 
 
 @pytest.mark.parametrize("name", POLICIES)
