@@ -1,4 +1,7 @@
-"""Every pair of parts works or is refused in words that help, and what is accepted has an effect."""
+"""Every pair of parts works or is refused in words that help, and what is accepted has an effect.
+
+After a change of what works together: ``python -m docs.reference.parts`` writes docs/reference/parts.yaml anew.
+"""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +28,8 @@ from mezzotint.sim.run.config.choices import groups
 KEYS = re.compile(rf"\b({'|'.join([*groups(), 'addons', 'extrapolate'])})[.\w]*[=:]")
 """A key of the configuration, as refusals name it."""
 
-ACTS = ("controller", "failures", "controlnet_placement", "lora_loading")
+ADDONS = ("controlnet_placement", "lora_loading")
+ACTS = ("controller", "failures", "feature_cache", *ADDONS)
 """Groups whose choices are held to have an effect."""
 
 PLACES = ("executor", "scheduler", "group_policy")
@@ -108,8 +112,8 @@ def test_what_is_accepted_has_an_effect(group: str) -> None:
         ran = {part: try_pair(*sorted((part, place), key=parts().index)) for part in mine if works(part, place)}
         for part, (chosen, tried) in ran.items():
             others = [other for name, (_, other) in ran.items() if name != part]
-            if group in ("controller", "failures") or not others:
-                left_out = (group, "addons") if group in ("controlnet_placement", "lora_loading") else (group,)
+            if group not in ADDONS or not others:
+                left_out = (group, "addons") if group in ADDONS else (group,)
                 others = [try_chosen({name: choice for name, choice in chosen.items() if name not in left_out})]
             assert any(other.refusal or differ(tried, other) for other in others), (part, place)
 
