@@ -142,7 +142,11 @@ class StageCosts:
                 f"feature_cache: found {found} on groups of GPUs; add feature_cache=none, or choose "
                 "executor=continuous-batching"
             )
-        return self.feature_cache.step_costs([request], request.steps - request.skipped, lambda _: step)
+        # From its first step on, wherever it is: asynchronous LoRAs count its steps down (test_matrix.py).
+        left, request.steps_left = request.steps_left, request.steps - request.skipped
+        costs = self.feature_cache.step_costs([request], request.steps_left, lambda _: step)
+        request.steps_left = left
+        return costs
 
     def reused_share(self, request: Request) -> float:
         """Return the share of the features of ``request`` that its steps reused."""
