@@ -382,19 +382,19 @@ class Engine:
         # After the plan and before the offer: a controller counts what arrives, and its order may change the worker.
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
-        if took_s == 0.0:
-            if request.model is None:
-                self._enter(request)
-                return
+        if took_s != 0.0:
+            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+        elif request.model is None:
+            self._enter(request)
+        else:
+            # As _enter and _hand_over, whose two calls would take 1.5 to 3 % of a run of vanilla.
             worker = self.scheduler.offer(request, now_s)
-            if worker is not None:  # as in _enter; inlined to save a call per request
+            if worker is not None:
                 self.cluster.take(worker)
                 if request.worker >= 0:
                     self._refuse(worker, request)
                 request.worker = worker.id
                 self.executor.accept(worker, request)
-        else:
-            self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
 
     def _skip_code(self, request: Request) -> int:
         """Return what the plan skips in one number, to compare with what was run once the run is over (invariants)."""
@@ -418,10 +418,17 @@ class Engine:
         worker = self.scheduler.offer(request, now_s)
         if worker is not None:
             self.cluster.take(worker)
+            self._hand_over(worker, request)
+
+    def _hand_over(self, worker: Worker, request: Request) -> None:
+        """Have the executor accept ``request`` on ``worker``, whose capacity is taken."""
+        try:
             if request.worker >= 0:
                 self._refuse(worker, request)
-            request.worker = worker.id
-            self.executor.accept(worker, request)
+        except AttributeError:
+            self._refuse(worker, request)
+        request.worker = worker.id
+        self.executor.accept(worker, request)
 
     def pull(self, worker: Worker) -> None:
         while worker.open and worker.running < worker.max_batch:
@@ -435,13 +442,7 @@ class Engine:
                 worker.running += 1  # as Cluster.take, without its check for capacity
             else:
                 self.cluster.take(worker)
-            try:
-                if request.worker >= 0:
-                    self._refuse(worker, request)
-            except AttributeError:
-                self._refuse(worker, request)
-            request.worker = worker.id
-            self.executor.accept(worker, request)
+            self._hand_over(worker, request)
 
     def _refuse(self, worker: Worker, request: object) -> None:
         if not isinstance(request, Request):

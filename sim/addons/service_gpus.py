@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
 from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend, load, requested_addons
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import ControlNetPlacement, Loads, Run, Worker
 
@@ -33,6 +34,12 @@ class ServiceGpus(ControlNetPlacement):
         request.remote_controlnets = True
         service_gpus = self._run.cluster.service_gpus(worker)
         copies = worker.denoisers
+        if nets and len(worker.gpus) == 1:
+            raise ConfigError(
+                "controlnet_placement: service GPUs are those of a request's worker group beside the denoiser's, and "
+                f"the request in row {request.row} runs on one GPU; choose scheduler=groups, or "
+                "controlnet_placement=inline or shared"
+            )
         if len(nets) * copies > len(service_gpus):
             raise WorkFailed(
                 f"its {len(nets)} ControlNets need {len(nets) * copies} GPUs beside the {copies} that step the "

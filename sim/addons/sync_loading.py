@@ -14,7 +14,7 @@ from mezzotint.sim.addons.assets import (
     requested_addons,
 )
 from mezzotint.sim.addons.quantiles import QuantileSampler
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import LORA_LOADS
 from mezzotint.sim.protocols import Loads, LoraLoading, Run, Worker
@@ -109,12 +109,13 @@ def merged_loras(worker: Worker) -> list[Asset]:
 def refuse_mixed(
     request: Request, active: Sequence[Request], loras: Sequence[Asset], merged: Sequence[Asset], worker: Worker
 ) -> None:
-    """Raise SimulationError if ``active`` run with the ``merged`` LoRAs and ``request`` asks for other ``loras``."""
+    """Raise ConfigError if ``active`` run with the ``merged`` LoRAs and ``request`` asks for other ``loras``."""
     if active:
         asked, in_weights = (", ".join(asset.name for asset in assets) or "(none)" for assets in (loras, merged))
-        raise SimulationError(
-            f"a request for the LoRAs {asked} (row {request.row}) was given to worker {worker.id}, whose running "
-            f"requests use the LoRAs {in_weights}; a scheduler must keep LoRAs apart"
+        raise ConfigError(
+            f"executor.max_batch: a request for the LoRAs {asked} (row {request.row}) joined a batch with the LoRAs "
+            f"{in_weights} on worker {worker.id}, and weights hold one set of LoRAs; set executor.max_batch=1, or "
+            "choose a scheduler= that keeps LoRAs apart"
         )
 
 

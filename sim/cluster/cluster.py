@@ -9,7 +9,7 @@ from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
-from mezzotint.sim.core.culprit import caller, calling_kind, innermost_kind, part_name
+from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
@@ -44,10 +44,11 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_roles",
+        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_groups",
+        "_kept_roles",
         "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
         "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
-        "held", "idle", "kinds", "last_order", "least_loaded", "models", "servers",
+        "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
     )  # fmt: skip
 
     def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
@@ -65,12 +66,12 @@ class Cluster:
         self._live_groups: dict[Worker, None] = {}
         self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
         self._is_rented = False
-        self._kept_roles = ""
+        self._kept_roles = self._kept_groups = ""
         self._worker_class: type[Worker] = Worker
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
         """Role -> the class that took its last worker away, how and when, in words."""
-        self.held: set[tuple[str, str]] = set()
+        self.models_held: set[tuple[str, str]] = set()
         """Kind of GPU and model, of each model that a GPU held."""
 
     def open(
@@ -240,15 +241,19 @@ class Cluster:
     def keep_roles(self, why: str) -> None:
         self._kept_roles = why
 
-    def _check_may_order(self) -> None:
-        if self._kept_roles:
-            raise SimulationError(
-                f"{caller()} orders GPUs to another role, into a group or back, and {self._kept_roles}; choose another "
-                "scheduler=, or no such controller"
+    def keep_groups(self, why: str) -> None:
+        self._kept_groups = why
+
+    def _check_may_order(self, why_not: str) -> None:
+        if why_not:
+            who = caller()
+            raise error_of(who)(
+                f"{who} orders GPUs to another role, into a group or back, and {why_not}; choose another "
+                "executor= or group_policy=, or no such scheduler= or controller="
             )
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
-        self._check_may_order()
+        self._check_may_order(self._kept_roles)
         if role not in self.models:
             raise SimulationError(f"{caller()} orders {worker} to {role!r}; expected one of {', '.join(self.models)}")
         self._check_now("orders", worker, now_s)
@@ -367,7 +372,7 @@ class Cluster:
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
-        self._check_may_order()
+        self._check_may_order(self._kept_groups)
         model = in_role(self.models, role).name
         self._check_now("forms a group of", list(workers), now_s)
         self._check_not_rented("a worker group of several")
@@ -466,7 +471,7 @@ class Cluster:
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)
 
-    def hold(self, group: Worker, model: str) -> None:
+    def set_model(self, group: Worker, model: str) -> None:
         for number in group.gpus:
             if self._gpu_workers[number].model != model:
                 self._install(self._gpu_workers[number], model)
@@ -492,13 +497,13 @@ class Cluster:
             group.busy_until_s = self._clock._now
 
     def rent(self, on: int) -> None:
-        self._check_may_order()
+        self._check_may_order(self._kept_roles)
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
             self._move(worker, OFF)
             self._worker_changed(worker, self._clock._now)
 
-    def order(self, instance: int, startup_s: float, now_s: float) -> None:
+    def start_instance(self, instance: int, startup_s: float, now_s: float) -> None:
         members = self._instance(instance)
         self._check_now("orders", members, now_s)
         self._record.decisions.append((now_s, "rent", {"gpus": [worker.id for worker in members]}))
@@ -511,7 +516,7 @@ class Cluster:
                 self._worker_changed(worker, now_s)
                 self._pull_later(worker)
 
-    def give_back(self, instance: int, now_s: float) -> None:
+    def stop_instance(self, instance: int, now_s: float) -> None:
         members = self._instance(instance)
         self._check_now("gives back", members, now_s)
         self._record.decisions.append((now_s, "give back", {"gpus": [worker.id for worker in members]}))
@@ -568,7 +573,7 @@ class Cluster:
     def _name_model(self, worker: Worker, model: str) -> None:
         models = self._record.usage_log.models
         worker.model_code = models.setdefault(model, len(models))
-        self.held.add((worker.gpu.name, model))
+        self.models_held.add((worker.gpu.name, model))
 
     def record_busy(
         self,

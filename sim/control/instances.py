@@ -119,9 +119,9 @@ class Instances:
         others = [index for index in range(len(self._instances)) if index not in counted]
         others.sort(key=lambda index: (self._is_partial(index), self._instances[index][0].state == OFF))
         for index in others[: max(wanted - len(counted), 0)]:
-            run.cluster.order(index, self.startup_s, now_s)
+            run.cluster.start_instance(index, self.startup_s, now_s)
         for index in sorted(counted, key=self._release_order)[: max(len(counted) - wanted, 0)]:
-            run.cluster.give_back(index, now_s)
+            run.cluster.stop_instance(index, now_s)
 
     def _instances_for(self, gpus: int) -> int:
         return min(max(math.ceil(gpus / self._size), self._min_instances), self._max_instances)

@@ -10,7 +10,7 @@ from typing import Any
 
 import simpy
 
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 
 MACHINERY = (
     *(
@@ -152,6 +152,11 @@ def unnamed_refusal(error: Exception) -> Exception | None:
 def is_ours(module: str) -> bool:
     """Return True for the name of a module, or of a class in it, of the package itself."""
     return module.partition(".")[0] == "mezzotint"
+
+
+def error_of(who: str) -> type[ConfigError] | type[SimulationError]:
+    """Return the error of what the class ``who`` did: of ours a ConfigError, since only its settings can be wrong."""
+    return ConfigError if is_ours(who) else SimulationError
 
 
 def _is_part(found: object) -> bool:

@@ -7,7 +7,7 @@ from mezzotint.backends.base import Asset, WorkFailed
 from mezzotint.sim.addons.assets import load
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.sync_loading import SyncLoading
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Loads, Run, Worker
 
@@ -32,7 +32,8 @@ def ensure(
     memory is needed. LoRAs are patched into the weights, which then serve only requests with the same LoRAs
     (SwiftDiffusion, 2.3).
 
-    Raises SimulationError without a plan or while others run on another model, DoesNotFit if the memory is too small.
+    Raises SimulationError without a plan, ConfigError while others run on another model, DoesNotFit if the memory is
+    too small.
     """
     model = request.model
     if model is None:
@@ -40,9 +41,10 @@ def ensure(
     loads: Loads = []
     if worker.model != model:
         if worker.running > 1:
-            raise SimulationError(
-                f"the request in row {request.row}, for {model}, was given to worker {worker.id} while others run on "
-                f"{worker.model} there; a scheduler must not mix models on a worker"
+            raise ConfigError(
+                f"scheduler: the request in row {request.row}, for {model}, was given to worker {worker.id} while "
+                f"others run on {worker.model} there, and a scheduler must not mix models in a batch; choose one that "
+                "follows roles, such as scheduler=per-worker, or executor=sequential"
             )
         # Before add-ons: installing a model clears the memory of what belonged to the one before.
         run.cluster.install(worker, model)

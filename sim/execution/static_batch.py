@@ -8,7 +8,7 @@ from mezzotint.backends.base import Backend, Cost, Work, WorkFailed, total_j
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.addons.assets import addons
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, Entry
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import FAILED, Request
 from mezzotint.sim.execution.loading import (
     DoesNotFit,
@@ -66,9 +66,9 @@ class StaticBatch(Executor):
                 return
         if not formed:
             if len(worker.gpus) > 1:
-                raise SimulationError(
-                    f"{worker} has {len(worker.gpus)} GPUs, and nothing says how fast a group runs a batch; choose "
-                    "executor=sequential, or workers of one GPU"
+                raise ConfigError(
+                    f"executor: {worker} has {len(worker.gpus)} GPUs, and nothing says how fast a group runs a static "
+                    "batch; choose executor=sequential, or workers of one GPU"
                 )
             # The batch closes after all arrivals of the instant, once the scheduler has handed over what it has
             # (test_batch_takes_the_service_time_of_its_workers_kind).

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mezzotint.sim.core.culprit import part_name, part_names
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.culprit import error_of, part_name, part_names
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
 from mezzotint.sim.core.request import COMPLETED
@@ -94,13 +94,16 @@ def check(run: FinishedRun) -> None:
     _check_littles_law(run, columns)
 
 
-def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> SimulationError:
-    """Return the error of a run without further events in which some request did not end (invariant 3)."""
+def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> SimulationError | ConfigError:
+    """Return the error of a run without further events in which some request did not end (invariant 3).
+
+    A ConfigError if a controller of ours left no GPU in a role that requests wait for: its split is a setting.
+    """
     ended = int(np.count_nonzero(run.record.request_columns["outcome"]))
     running = {worker.id: worker.running for worker in run.cluster.workers if worker.running}
     roles = run.cluster.roles()
     emptied = [role for role in run.last_order if role in run.models and role not in roles]
-    open_requests = arrived - ended
+    open_requests, kind = arrived - ended, error_of("")
     if running:
         workers = ", ".join(map(str, list(running)[:8])) + (", ..." if len(running) > 8 else "")
         held = f"{part_name(run.parts, 'executor')} holds {sum(running.values())} requests on the workers {workers}"
@@ -108,7 +111,8 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
         if waiting == open_requests:
             what += ": all of those have ended, so Cluster.release was not called"
     elif emptied:
-        what = f"{run.last_order[emptied[0]]}; leave one for the queue"
+        what = f"{run.last_order[emptied[0]]}; leave one for the queue, or choose a scheduler= whose others take them"
+        kind = error_of(run.last_order[emptied[0]])
     elif waiting < open_requests:
         what = (
             f"{part_name(run.parts, 'scheduler')} dropped {open_requests - waiting} requests: it neither handed them "
@@ -120,7 +124,7 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
             what += f", or no GPU stays up for as long as a request takes: GPUs failed {failures} times"
             what += "; raise failures.mean_up_s, or check failures.outages"
     rows = len(run.record.request_columns)
-    return SimulationError(f"of {rows} requests {arrived} arrived and {ended} ended; {waiting} still wait: {what}")
+    return kind(f"of {rows} requests {arrived} arrived and {ended} ended; {waiting} still wait: {what}")
 
 
 def _first(wrong: Flags) -> int | None:

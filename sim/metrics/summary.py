@@ -157,7 +157,7 @@ def models(run: Run, requests_on: Callable[[str], int]) -> list[dict[str, Any]]:
         requests_on: counts the measured requests that a model completed.
     """
     kinds = run.cluster.kinds
-    held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.held}
+    held = {(next(iter(kinds)).name, reference(run.models).name), *run.cluster.models_held}
     described = []
     for role, model in run.models.items():
         for gpu, backend in kinds.items():

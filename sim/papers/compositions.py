@@ -31,12 +31,18 @@ COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_pe
 MIN_GAIN = 0.01
 """Smallest relative gain over a part that counts."""
 
-CLUSTER = ("cluster=h800-batches", "cluster.count=8", "quality=alpha", "slo=[]", "seed=1")
+CLUSTER = ("cluster=h800-batches", "slo=[]")
+
+EACH = ("cluster.count=8", "quality=alpha", "seed=1")
+"""Of every run."""
 
 SATURATION = ("arrivals=saturation", "arrivals.gap_s=0.1")
 
 ROWS, QUICK_ROWS = 600, 60
 """Requests that each run serves, after three times as many that fill the caches."""
+
+DAY = 40
+"""Times as many requests of a day, which fill no cache: 20 hours at 20 a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +56,25 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One comparison: the same requests for all designs, at a light rate and at saturation."""
+    """One comparison: the same requests for all designs, at a light rate and at saturation, or over a day.
+
+    Attributes:
+        light_rpm: requests a minute of the light rate.
+        day_rpm: requests a minute, the mean of a day, in place of both.
+    """
 
     title: str
     overrides: tuple[str, ...]
-    light_rpm: float
     designs: tuple[Design, ...]
+    cluster: tuple[str, ...] = CLUSTER
+    light_rpm: float | None = None
+    day_rpm: float | None = None
+
+    def loads(self) -> list[tuple[str, ...]]:
+        """Return the overrides of the load at which latency is measured, and of that for throughput and cost."""
+        if self.day_rpm is not None:
+            return [("arrivals=day", f"arrivals.rate_rpm={self.day_rpm}")]
+        return [("arrivals=poisson", f"arrivals.rate_rpm={self.light_rpm}"), SATURATION]
 
 
 TRAFFICS: tuple[Traffic, ...] = read_data(DATA / "compositions.yaml", tuple[Traffic, ...])
@@ -84,23 +103,34 @@ def compare(
 
 
 def points(rows: int) -> list[Point]:
-    """Return the runs: for each design one at light load and one at saturation."""
-    length = (f"trace.requests={4 * rows}", f"preload={3 * rows}")
+    """Return the runs: for each design one for each load."""
+    warmed, day = (f"trace.requests={4 * rows}", f"preload={3 * rows}"), (f"trace.requests={DAY * rows}",)
     return [
-        Point("compositions", {}, (*design.overrides, *traffic.overrides, *CLUSTER, *length, *load))
+        Point(
+            "compositions",
+            {},
+            (
+                *traffic.cluster,
+                *traffic.overrides,
+                *design.overrides,
+                *EACH,
+                *(day if traffic.day_rpm else warmed),
+                *load,
+            ),
+        )
         for traffic in TRAFFICS
         for design in traffic.designs
-        for load in (("arrivals=poisson", f"arrivals.rate_rpm={traffic.light_rpm}"), SATURATION)
+        for load in traffic.loads()
     ]
 
 
 def measure_traffic(traffic: Traffic, runs: Iterator[Finished]) -> Results:
-    """Return the results of the next two runs for each design of ``traffic``."""
-    designs = [
-        {"name": design.name, "parts": list(design.parts)} | _measure(next(runs), next(runs))
-        for design in traffic.designs
-    ]
-    return {"title": traffic.title, "light_rpm": traffic.light_rpm, "designs": designs}
+    """Return the results of the next runs, one for each load, of each design of ``traffic``."""
+    designs = []
+    for design in traffic.designs:
+        of_loads = [next(runs) for _ in traffic.loads()]
+        designs.append({"name": design.name, "parts": list(design.parts)} | _measure(of_loads[0], of_loads[-1]))
+    return {"title": traffic.title, "light_rpm": traffic.light_rpm, "day_rpm": traffic.day_rpm, "designs": designs}
 
 
 def _measure(light: Finished, saturated: Finished) -> dict[str, Any]:
@@ -143,7 +173,7 @@ def lines(facts: Results) -> Iterator[str]:
 
 @house_style()
 def draw(facts: Results) -> dict[str, Figure]:
-    """Draw three panels for each traffic: latency at light load, throughput and cost at saturation."""
+    """Draw three panels for each traffic: latency at light load, throughput and cost at saturation; of a day all."""
     drawn = {"p50_s": "p50 under light load (s)", "rpm_per_gpu": "images per minute and GPU"}
     drawn["usd_per_image"] = "USD an image"
     figure, grid = panels(3, len(facts["traffics"]), width=12.0, height=2.2 * len(facts["traffics"]), share_y=True)
@@ -156,7 +186,7 @@ def draw(facts: Results) -> dict[str, Figure]:
             axes.set_yticks(range(len(designs)), [design["name"] for design in designs])
             axes.margins(x=0.18)
             axes.grid(False, axis="y")
-            axes.set_xlabel(label)
+            axes.set_xlabel(label.replace("light load", "the load of a day") if traffic["day_rpm"] else label)
         row[0].invert_yaxis()
         row[0].set_title(traffic["title"])
     return {"": figure}

@@ -32,7 +32,7 @@ class Cluster(Protocol):
     def workers(self) -> Sequence[Worker]:
         """The workers that serve requests now or later: a group, and not the GPUs that it is made of.
 
-        GPUs that are starting, leaving or off (Cluster.order) are not among them.
+        GPUs that are starting, leaving or off (Cluster.start_instance) are not among them.
         """
 
     def roles(self) -> Sequence[str]:
@@ -49,7 +49,7 @@ class Cluster(Protocol):
         """Return the GPUs of each worker that ever existed, by worker number."""
 
     @property
-    def held(self) -> Collection[tuple[str, str]]:
+    def models_held(self) -> Collection[tuple[str, str]]:
         """Name of the kind of GPU and of the model, for each model that a GPU held."""
 
     def gpu_kinds(self) -> Sequence[Gpu]:
@@ -107,7 +107,7 @@ class Cluster(Protocol):
     def lacks(self, group: Worker, model: str) -> bool:
         """Return True if a GPU of ``group`` does not hold ``model``."""
 
-    def hold(self, group: Worker, model: str) -> None:
+    def set_model(self, group: Worker, model: str) -> None:
         """Put ``model`` on every GPU of ``group``. An executor records the load itself."""
 
     def record_stage(
@@ -127,7 +127,10 @@ class Cluster(Protocol):
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
     def keep_roles(self, why: str) -> None:
-        """Refuse orders of roles, groups and rentals in this run; ``why`` says which part cannot follow them."""
+        """Refuse orders of roles and rentals in this run; ``why`` says which part cannot follow them."""
+
+    def keep_groups(self, why: str) -> None:
+        """Refuse worker groups in this run; ``why`` says which part forms its own."""
 
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
@@ -135,13 +138,13 @@ class Cluster(Protocol):
         The GPUs of an instance have consecutive numbers: instance i has those from i * gpu.gpus_per_instance on.
         """
 
-    def order(self, instance: int, startup_s: float, now_s: float) -> None:
+    def start_instance(self, instance: int, startup_s: float, now_s: float) -> None:
         """Order ``instance``: its GPUs start for ``startup_s``, load their model and open.
 
         They are paid from now on. An instance that leaves is kept instead, and serves at once.
         """
 
-    def give_back(self, instance: int, now_s: float) -> None:
+    def stop_instance(self, instance: int, now_s: float) -> None:
         """Let the GPUs of ``instance`` finish, and pay until the last one has. A start is broken off at once."""
 
     def close(self, worker: Worker) -> None:

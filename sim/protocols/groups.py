@@ -6,6 +6,7 @@ from math import inf
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from mezzotint.settings.ranges import Count
+from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Progress, StageCost
 from mezzotint.sim.core.request import Request
@@ -142,6 +143,9 @@ class StageView(Protocol):
     def decide_at(self, time_s: float) -> None:
         """Have the policy decide at ``time_s``, after what happens and before what starts at that instant."""
 
+    def of_kind(self, gpu: Gpu) -> "StageView":
+        """Return this view with the parallel degrees and costs of the kind ``gpu``, of a cluster of several kinds."""
+
 
 @runtime_checkable
 class GroupPolicy(Protocol):
@@ -158,12 +162,14 @@ class GroupPolicy(Protocol):
             are free before.
         follows_gpus: True if it launches on GPUs of ``StageView.idle`` alone, so that GPUs may come, go and change
             their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
+        needs_equal_steps: True if it takes all steps of a request as equally long.
     """
 
     __slots__ = ()
     decides_before_release: bool = False
     acts_on_answers: bool = False
     follows_gpus: bool = False
+    needs_equal_steps: bool = False
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...

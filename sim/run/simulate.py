@@ -23,7 +23,7 @@ from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
@@ -59,9 +59,9 @@ from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
+from mezzotint.sim.run.together import check_roles, check_together
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
-from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
-from mezzotint.sim.scheduling.group_policies.by_role import ByRole
+from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
@@ -253,7 +253,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     scheduler = _scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
-    _check_together(controllers[0], controllers[1], scheduler)
+    check_together(controllers[0], controllers[1], frontend, scheduler, executor)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -313,8 +313,9 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
+    check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
-        _split_by_role(executor, models, of_gpus, controllers[1])
+        _split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
     engine = Engine(
         workload=Workload(
             schedule,
@@ -376,42 +377,32 @@ def _scheduler(chosen: Scheduler | None, executor: Executor) -> Scheduler:
     return chosen
 
 
-def _split_by_role(
-    executor: Stages, models: Mapping[str, Model], of_gpus: Sequence[str], controller: Controller | None
+def _split_by_pool(
+    executor: Stages, models: Mapping[str, Model], of_gpus: Sequence[str], controller: Controller | None, kinds: int
 ) -> None:
-    """Give each model its group policy and its GPUs, where GPUs have several roles or a controller orders new ones.
+    """Give each model its group policy where GPUs have several roles or a controller orders new ones; each kind, too.
 
-    Raises ConfigError for a group policy that counts on the GPUs that it began with, beside a controller.
+    Raises ConfigError for a group policy that counts on the GPUs that it began with.
     """
     policy = executor.group_policy
     if policy is None:
         return
-    if controller is not None and not policy.follows_gpus:
-        raise ConfigError(
-            f"controller: found {type(controller).__name__} beside the group policy {type(policy).__name__}, which "
-            "counts on the GPUs that it began with; choose controller=none, or group_policy=edf-best-fit, "
-            "fixed-degree, rounds or tetriserve"
-        )
     orders_roles = controller is not None and not isinstance(controller, RentingController)
     served = {in_role(models, role).name for role in of_gpus if role != SERVER}
-    if policy.follows_gpus and (len(served) > 1 or (orders_roles and len(models) > 1)):
-        executor.group_policy = ByRole(policy)
-
-
-def _check_together(failures: Controller | None, controller: Controller | None, scheduler: Scheduler) -> None:
-    """Raise ConfigError if the parts cannot work together."""
-    if not isinstance(controller, RentingController):
-        return
-    if failures is not None:
+    by_role = len(served) > 1 or (orders_roles and len(models) > 1)
+    # Of controllers from elsewhere it is not known what they order; the cluster refuses what they do.
+    orders = controller is not None and is_ours(class_name(controller))
+    if not policy.follows_gpus and (orders or kinds > 1):
+        key, remedy = "cluster.pools", "one kind of GPU"
+        found = f"{kinds} kinds of GPUs"
+        if orders:
+            key, remedy, found = "controller", "controller=none", type(controller).__name__
         raise ConfigError(
-            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
-            "choose failures=none or controller=none"
+            f"{key}: found {found} beside the group policy {type(policy).__name__}, which counts on the GPUs that it "
+            f"began with, all alike; choose {remedy}, or group_policy=edf-best-fit, fixed-degree, rounds or tetriserve"
         )
-    if isinstance(getattr(scheduler, "discipline", None), ShortestRemaining):
-        raise ConfigError(
-            "discipline: found one that preempts beside a controller that gives GPUs back, and moving a preempted "
-            "request is not modelled; choose another discipline= or controller=none"
-        )
+    if policy.follows_gpus and (by_role or kinds > 1):
+        executor.group_policy = ByPool(policy, by_role)
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:

@@ -7,6 +7,7 @@ from itertools import cycle
 
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.worker import GROUPED
 from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 Queue = deque[Request]
@@ -65,6 +66,10 @@ class HitMissPerWorker(Scheduler):
         self._restart_turns()
         left = self._unassigned
         self._unassigned = deque()
+        for queues in (self._misses, self._hits):
+            # A group has a queue of its own (test_a_group_takes_the_requests_queued_at_its_gpus).
+            for grouped in [member for member in queues if member.state == GROUPED]:
+                left.extend(queues.pop(grouped))
         if worker.role == self.miss_role:
             if self._for_hits is not None:
                 left.extend(self._hits.pop(worker, ()))

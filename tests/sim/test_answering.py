@@ -4,20 +4,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.sim.scheduling.test_stages import STEPS, ByDegree
 
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.handling import Handling
 from mezzotint.sim.core.plan import DECLARED, Plan
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.stages import Stages
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.protocols import GroupPolicy
 from mezzotint.sim.scheduling.estimates import Scaled
+from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
-from mezzotint.sim.scheduling.stages import StageScheduler
+from tests.sim.execution.stages.test_life import STEPS, ByDegree
 from tests.sim.lab import FixedTimes, engine
 
 THREE = Plan("small", then=Plan("large", skip_fraction=0.5, then=Plan("large")))
@@ -94,15 +95,15 @@ def test_earlier_try_is_outstanding_at_no_worker() -> None:
     assert run.record.attempts.gpus == [(0,)] * 4
 
 
-def on_groups(*controllers: Any) -> Engine:
-    """Run two requests of STEPS steps on groups of two of four GPUs, 1 s a step and 3 s a load."""
-    executor = Stages()
+def on_groups(*controllers: Any, policy: GroupPolicy | None = None, count: int = 4) -> Engine:
+    """Run two requests of STEPS steps on groups of two of ``count`` GPUs, 1 s a step and 3 s a load."""
     run = engine(
-        [0.0, 2.0], [2.0 * STEPS] * 2, 4, backend=ByDegree({1: [2.0] * 2, 2: [1.0] * 2}, 3.0), executor=executor,
-        scheduler=StageScheduler(FixedDegree(2), Scaled(), executor), frontend=Tries(THREE), roles=["small"] * 4,
+        [0.0, 2.0], [2.0 * STEPS] * 2, backend=ByDegree({1: [2.0] * 2, 2: [1.0] * 2}, 3.0),
+        executor=Stages(policy or FixedDegree(2), Scaled()), frontend=Tries(THREE), roles=["small"] * count,
         shapes=tuple(np.full(2, value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
         controllers=controllers,
     )  # fmt: skip
+    run.workload.limit_s[1] = 1.0
     run.run()
     return run
 
@@ -121,6 +122,15 @@ def test_every_try_runs_on_groups_of_gpus() -> None:
     ]
 
 
+def test_pauses_of_all_tries_count() -> None:
+    """The second request is due first: each of its tries takes the GPU from the first try of the first request."""
+    run = on_groups(policy=EarliestDeadline(), count=1)
+    log = run.record.attempts
+    assert log is not None
+    assert columns(run, "pauses")[0] == [np.bincount(log.row)[0] - 3, 0]
+    assert [model for row, model in zip(log.row, log.model, strict=True) if row == 0][:3] == ["small"] * 3
+
+
 def test_gpu_that_fails_in_the_second_try_loses_that_try_alone() -> None:
     """GPU 0 fails at 12 s, 2 s into the second try and after its load, and is back at once."""
     run = on_groups(Failures({0: [(12.0, 12.5)]}))
@@ -131,3 +141,4 @@ def test_gpu_that_fails_in_the_second_try_loses_that_try_alone() -> None:
     assert kept == [("small", STEPS), ("large", STEPS // 2), ("large", STEPS)]
     assert any(stage < 0 for _, stage, _ in stages)
     assert columns(run, "start_s", "denoise_s") == [[0.0, 2.0], [2.5 * STEPS] * 2]
+    assert columns(run, "gpu_s", "estimate_s") == [[5.0 * STEPS] * 2, [2.5 * STEPS] * 2]

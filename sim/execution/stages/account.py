@@ -1,6 +1,6 @@
 """The account of stages: what launches did, as busy time of GPUs, attempts, and shares of requests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
@@ -13,9 +13,9 @@ from mezzotint.sim.protocols import AttemptLog, RequestColumn, Run, StageCost, W
 MOVE = "move"
 """Component of a move of a latent between groups, in attempts.parquet."""
 
-_OF_PROGRESS = "pauses", "moves", "degree_changes"
-_OF_ATTEMPTS = "gpu_s", "estimate_s", STEP_SHARE
-"""Columns that attempts add to; they are set back with the request."""
+_OF_PROGRESS = "pauses", "paused_s", "moves", "degree_changes"
+_OF_ATTEMPTS = "gpu_s", "estimate_s", STEP_SHARE, "component_loads"
+"""Columns that attempts and loads add to; they are set back with the request."""
 
 
 @dataclass(slots=True)
@@ -23,9 +23,11 @@ class Account:
     """Records the attempts of stages, and the moves between them. A request's shares add up over its attempts."""
 
     run: Run
-    costs: StageCosts
+    costs: Mapping[str, StageCosts]
     _log: AttemptLog = field(init=False, repr=False)
     _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
+    _earlier: dict[int, list[float]] = field(init=False, default_factory=dict, repr=False)
+    """Trace row -> the columns of ``_OF_ATTEMPTS`` at the end of its last try but the present one (Plan.then)."""
 
     def __post_init__(self) -> None:
         run, columns = self.run, self._columns
@@ -44,7 +46,7 @@ class Account:
         """Record ``attempt`` of the requests of ``batch``, which ended."""
         first, group = batch[0], attempt.group
         stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
-        cost = self.costs.cost(first.request, stage, len(group.gpus), len(batch))
+        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), len(batch))
         # As the costs add up, not as instants differ: a sum does not depend on when it begins
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).
         if len(batch) == 1:
@@ -98,7 +100,7 @@ class Account:
         if from_s < now_s:
             stage, joules = progress.stage, None
             if group is progress.group:  # else it moved
-                cost = self.costs.cost(progress.request, stage, len(group.gpus), batch)
+                cost = self.costs[group.gpu.name].cost(progress.request, stage, len(group.gpus), batch)
                 joules = _joules(cost, now_s - from_s)
             self._record(progress, group, stage.component, "lost", from_s, now_s, joules)
 
@@ -131,8 +133,10 @@ class Account:
         request, columns = progress.request, self._columns
         self._log.lose(request.row, request.arrival_s)
         request.forget_execution()
-        for name in (*_OF_ATTEMPTS, "component_loads"):
-            columns[name][request.row] = 0
+        # An earlier try of a cascade is not lost (test_gpu_that_fails_in_the_second_try_loses_that_try_alone).
+        earlier = self._earlier.get(request.row, [0] * len(_OF_ATTEMPTS))
+        for name, value in zip(_OF_ATTEMPTS, earlier, strict=True):
+            columns[name][request.row] = value
         columns[BATCH_MEAN][request.row] = 1.0
 
     def complete(self, progress: Progress) -> None:
@@ -140,8 +144,10 @@ class Account:
         request, columns = progress.request, self._columns
         assert progress.group is not None
         request.worker, request.steps_left = progress.group.id, 0
-        for name in ("pauses", "paused_s", "moves", "degree_changes"):
-            columns[name][request.row] = getattr(progress, name)
+        for name in _OF_PROGRESS:
+            columns[name][request.row] += getattr(progress, name)
+        if request.plan.then is not None:
+            self._earlier[request.row] = [columns[name][request.row] for name in _OF_ATTEMPTS]
 
 
 def _joules(cost: StageCost, seconds: float) -> float | None:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
 
-from mezzotint.backends.base import BackendError, Cost, Work, size_text
+from mezzotint.backends.base import Backend, BackendError, Cost, Work, size_text
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.stages.addons import StageAddons
-from mezzotint.sim.protocols import Run, StageCost
+from mezzotint.sim.protocols import FeatureCache, Run, StageCost, StepCosts
 
 BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
 """Bytes of a latent per pixel of the image: 16 channels of 2 bytes at an eighth of the side (FLUX, SD3)."""
@@ -26,19 +26,24 @@ Form = Literal["whole", "disaggregated"] | list[Stage]
 
 @dataclass(slots=True)
 class StageCosts:
-    """The stages of a request, and the cost of each on a group of GPUs, of which the cluster has one kind.
+    """The stages of a request, and the cost of each on a group of GPUs of one kind.
 
     Args:
+        backend: the costs of work on ``gpu``.
         form: the stages of a request whose plan names none.
         addons: ControlNets and LoRAs; None if requests have none.
+        feature_cache: what a step reuses of the step before; None computes everything. Each GPU of a group reuses the
+            same share of its part of a step (assumed).
 
     Raises ConfigError unless there is one denoiser in ``form``.
     """
 
     run: Run
+    gpu: Gpu
+    backend: Backend
     form: Form
     addons: StageAddons | None
-    gpu: Gpu = field(init=False, repr=False)
+    feature_cache: FeatureCache | None = None
     _by_row: bool = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
@@ -46,8 +51,7 @@ class StageCosts:
     """Steps to run and stages that were found to fit."""
 
     def __post_init__(self) -> None:
-        (self.gpu,) = self.run.cluster.kinds
-        self._by_row = self.run.backend.by_row
+        self._by_row = self.backend.by_row
         if isinstance(self.form, list) and [stage.component for stage in self.form].count(DENOISER) != 1:
             names = ", ".join(stage.component for stage in self.form)
             raise ConfigError(f"executor.stages: found {names or 'no stage'}; expected one denoiser among the stages")
@@ -92,6 +96,7 @@ class StageCosts:
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
             request.plan.refine, nets, row, batch, None if as_usual else request.sampling,
+            0 if self.feature_cache is None else request.skipped,
         )  # fmt: skip
         cost = self._costs.get(key)
         if cost is None:
@@ -99,7 +104,7 @@ class StageCosts:
         return cost
 
     def _cost(self, request: Request, stage: Stage, degree: int, batch: int, as_usual: bool) -> StageCost:
-        backend, component, work = self.run.backend, stage.component, self.run.work(request)
+        backend, component, work = self.backend, stage.component, self.run.work(request)
         if as_usual:
             work = replace(work, images=1, cfg=None, input_images=0)
         if batch > 1:
@@ -118,14 +123,37 @@ class StageCosts:
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
             step_s = backend.component_s(component, work, degree)
         watts = self.gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
-        ends = self._step_ends(request, work, batch) if component in (WHOLE, DENOISER) else ()
+        ends: tuple[float, ...] = ()
+        if component in (WHOLE, DENOISER):
+            ends = self._step_ends(request, work, batch)
+            if self.feature_cache is not None:
+                reusing = self._reusing(request, Cost(step_s, step_s * watts), ends, batch)
+                total_s, steps = reusing.seconds(stage.steps), stage.steps
+                step_s, watts = total_s / steps, (reusing.joules(steps) or 0.0) / total_s
+                ends = tuple(reusing.seconds(count) / step_s for count in range(steps + 1))
         return StageCost(first_s, step_s, last_s, watts, ends)
+
+    def _reusing(self, request: Request, step: Cost, ends: Sequence[float], batch: int) -> StepCosts:
+        """Return the costs of the steps of ``request``, of which one that reuses nothing costs ``step``."""
+        assert self.feature_cache is not None
+        if batch > 1 or ends or len(request.plan.stages) > 1:
+            found = "steps of unequal seconds (step_shares)" if ends else "a batch, or a plan with several stages"
+            raise ConfigError(
+                f"feature_cache: found {found} on groups of GPUs; add feature_cache=none, or choose "
+                "executor=continuous-batching"
+            )
+        return self.feature_cache.step_costs([request], request.steps - request.skipped, lambda _: step)
+
+    def reused_share(self, request: Request) -> float:
+        """Return the share of the features of ``request`` that its steps reused."""
+        steps = request.steps - request.skipped
+        return self._reusing(request, Cost(1.0), (), 1).reused(steps)[0] / max(steps, 1)
 
     def _step(self, work: Work, degree: int, batch: int) -> tuple[float, float | None]:
         """Return seconds and joules of a step on ``degree`` GPUs. Raises BackendError if it was not measured."""
         cost = self._group_step(work, degree, batch)
         if cost is None:
-            sizes = ", ".join(map(str, sorted({1, *self.run.backend.group_sizes()})))
+            sizes = ", ".join(map(str, sorted({1, *self.backend.group_sizes()})))
             size = size_text(work.width, work.height, work.frames)
             raise BackendError(
                 f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
@@ -139,7 +167,7 @@ class StageCosts:
 
     def _group_step(self, work: Work, degree: int, batch: int) -> Cost | None:
         """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
-        backend = self.run.backend
+        backend = self.backend
         if degree == 1 or not work.controlnets:
             return backend.group_step(work, degree, batch)
         assert batch == 1
@@ -151,7 +179,7 @@ class StageCosts:
 
     def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
         """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
-        ends = tuple(self.run.backend.step_ends(work))
+        ends = tuple(self.backend.step_ends(work))
         stages = [stage for stage in request.plan.stages if stage.component in (WHOLE, DENOISER)]
         if ends and (batch > 1 or len(stages) > 1):
             found = f"a batch of {batch} requests" if batch > 1 else f"a plan with {len(stages)} stages of steps"
@@ -163,7 +191,7 @@ class StageCosts:
         return ends
 
     def _check_memory(self, work: Work, batch: int) -> None:
-        peak_bytes, memory_bytes = self.run.backend.peak_bytes([work] * batch), self.gpu.memory_bytes
+        peak_bytes, memory_bytes = self.backend.peak_bytes([work] * batch), self.gpu.memory_bytes
         if peak_bytes is not None and memory_bytes is not None and peak_bytes > memory_bytes:
             raise SimulationError(
                 f"a batch of {batch} requests of {work.model} at {size_text(work.width, work.height, work.frames)} "

@@ -25,7 +25,7 @@ class Delays:
     Args:
         attempts: each request in the system with its present attempt.
         close: records the attempt of a request.
-        close_on: records the attempts at a boundary whose GPUs a launch takes.
+        close_at: records the attempts at a boundary on GPUs, one bit each, without that of a request.
         end_at: has a launch end after so many of its steps.
     """
 
@@ -33,7 +33,7 @@ class Delays:
     addons: StageAddons
     attempts: dict[Progress, Attempt | None]
     close: Callable[[Progress], None]
-    close_on: Callable[[LaunchState], None]
+    close_at: Callable[[int, Progress], None]
     end_at: Callable[[LaunchState, int, float], None]
 
     def prepare_step(self, launch: LaunchState, steps: int) -> None:
@@ -98,7 +98,7 @@ class Delays:
             self.close(progress)
             attempt = Attempt(group, progress.index, done, until_s, until_s, until_s, done, attempt.estimate)
             self.attempts[progress] = attempt
-        self.close_on(launch)
+        self.close_at(launch.mask, progress)
         request, record = progress.request, self.run.cluster.record_stage
         request.energy_j += record(group, request.model or "", from_s, until_s, "boundary", cost.joules, request.row)
         launch.begin_s += cost.seconds

@@ -24,8 +24,9 @@
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
    takes times in order, so the attempt is recorded before whatever ends it.
-6. Failure. A GPU that fails ends its launch at once (``abort``). Launches that have not started stay queued, and
-   requests whose latent was there begin anew.
+6. GPUs that go. A GPU that fails ends its launch at once (``abort``), and requests whose latent was there begin anew.
+   One that leaves its role or is given back ends it where it is decided anew (``_leave``). Of launches that have not
+   started there the requests wait again; of a policy that counts on the GPUs that it began with they stay queued.
 
 One instant, in the order of the clock::
 
@@ -39,6 +40,7 @@ One instant, in the order of the clock::
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -48,11 +50,13 @@ from typing import Literal
 from mezzotint.backends.base import FREE, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
-from mezzotint.sim.core.gpu import check_one_kind
+from mezzotint.sim.core.gpu import Gpu, check_one_kind
+from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
@@ -72,9 +76,11 @@ from mezzotint.sim.protocols import (
     ControlNetPlacement,
     Estimates,
     Executor,
+    FeatureCache,
     GroupPolicy,
     Launch,
     LoraLoading,
+    RequestColumn,
     Run,
     Scheduler,
     StageCost,
@@ -110,6 +116,7 @@ class Stages(Executor, Scheduler):
         launch_s: seconds from a decision to the begin of its work, if its GPUs are idle by then.
         controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
             neither is given, ControlNets run inline and all add-ons are loaded before the first step.
+        feature_cache: what a step reuses of the step before; None computes everything.
     """
 
     group_policy: GroupPolicy | None = None
@@ -123,11 +130,13 @@ class Stages(Executor, Scheduler):
     launch_s: Seconds = 0.0
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
+    feature_cache: FeatureCache | None = None
     _policy: GroupPolicy = field(init=False, repr=False)
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
-    _costs: StageCosts = field(init=False, repr=False)
+    _costs: dict[str, StageCosts] = field(init=False, default_factory=dict, repr=False)
+    """True costs, by the name of the kind of GPU."""
     _moves: Moves = field(init=False, repr=False)
     _addons: StageAddons | None = field(init=False, default=None, repr=False)
     _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
@@ -135,7 +144,10 @@ class Stages(Executor, Scheduler):
     _delays: Delays = field(init=False, repr=False)
     _restorations: Restorations = field(init=False, repr=False)
     _account: Account = field(init=False, repr=False)
-    _known: StageEstimates = field(init=False, repr=False)
+    _reused: RequestColumn = field(init=False, repr=False)
+    _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
+    """What the policy believes, by the name of the kind of GPU."""
+    _are_exact: bool = field(init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
     _looks_ahead: bool = field(init=False, repr=False)
@@ -177,6 +189,7 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
+        cluster.keep_groups("executor=stages forms its own groups")
         if self.group_policy is None:
             self._policy = self._pulled = Pulled()
         else:
@@ -185,40 +198,69 @@ class Stages(Executor, Scheduler):
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
                 )
-        check_one_kind(cluster.kinds, "executor=stages", "a group's GPUs are of", "choose another executor=")
         if backend.live:
             raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
         if run.workload.addons is not None:
+            remedy = "choose another executor=, or addons=ignore"
+            check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)
             self._addons = StageAddons(
                 run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
-            self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_on, self._end_at)
+            self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_at, self._end_at)
         self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
-        costs = self._costs = StageCosts(run, self.stages, self._addons)
+        if self.feature_cache is not None:
+            self._check_feature_cache(run, self.feature_cache)
+        for gpu, backend in cluster.kinds.items():
+            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache)
+            self._costs[gpu.name] = costs
+            estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
+            if estimates is not None:
+                estimates.bind(run, costs.cost)
+            self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
+        self._are_exact = all(known.are_exact for known in self._known.values())
         self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes, self.handover == "background")
         self._claimed = Claims([0] * gpus)
         self._turns = Turns(run.clock)
-        if self.estimates is not None:
-            self.estimates.bind(run, costs.cost)
-        self._known = StageEstimates(costs, self.estimates, gpus, self._completed_steps)
         policy_looks = type(self._policy).stands is not GroupPolicy.stands
-        self._looks_ahead = policy_looks and self._known.are_fixed and not self.launch_s
+        are_fixed = all(known.are_fixed for known in self._known.values())
+        self._looks_ahead = policy_looks and are_fixed and not self.launch_s
         self._lookahead = Lookahead(
             run.clock, self._policy, self._claimed, self._end_at, self._end_next, self._turns.standing
         )
-        # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
-        # starts.
-        known = self._known
-        view = View(
-            MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
-            known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
-            self.decide_at,
-        )  # fmt: skip
-        self._policy.bind(run, view)
-        self._account = Account(run, costs)
-        residency = Residency(backend, costs.gpu.memory_bytes, self._placed)
+        self._policy.bind(run, self._view(next(iter(cluster.kinds))))
+        self._account = Account(run, self._costs)
+        if self.feature_cache is not None:
+            self._reused = run.add_column("reused_share")
+        residency = {
+            gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
+        }
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
         self._assume(run)
+
+    def _check_feature_cache(self, run: Run, feature_cache: FeatureCache) -> None:
+        if self._policy.needs_equal_steps:
+            raise ConfigError(
+                f"feature_cache: steps that reuse features are shorter, and the group policy "
+                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose group_policy=rounds "
+                "or another"
+            )
+        if isinstance(self.controlnet_placement, SharedServers):
+            raise ConfigError(
+                "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
+                "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
+            )
+        feature_cache.bind(run)
+
+    def _view(self, gpu: Gpu) -> View:
+        """Return what a policy sees, with the costs of ``gpu``."""
+        # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
+        # starts.
+        known = self._known[gpu.name]
+        return View(
+            MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
+            known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
+            self.decide_at, self._view,
+        )  # fmt: skip
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:
@@ -305,11 +347,7 @@ class Stages(Executor, Scheduler):
         """Return None: with a group policy no GPU pulls a request, since the policy decides what all of them run."""
 
     def accept(self, worker: Worker, request: Request) -> None:
-        if self._pulled is None or len(worker.gpus) > 1:
-            raise SimulationError(
-                f"executor=stages was handed the request in row {request.row} for {worker}; it takes requests for one "
-                "GPU each, and those of a group policy from nobody"
-            )
+        assert self._pulled is not None, "with a group policy, the engine's scheduler is this one, and gives none away"
         reason = self._refusal(request)
         if reason:
             self._run.end(request, FAILED, reason)
@@ -322,15 +360,20 @@ class Stages(Executor, Scheduler):
         return "" if self._addons is None else self._addons.refusal(request)
 
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
-        progress = Progress(request, self._submitted, self._costs.stages_of(request), now_s)
+        costs = next(iter(self._costs.values()))
+        progress = Progress(request, self._submitted, costs.stages_of(request), now_s)
         self._submitted += 1
         self._attempts[progress] = None
-        self._known.enter_stage(progress)
+        self._enter_stage(progress)
         self._waiting[progress] = None
         if self._pulled is not None and worker is not None:
             self._pulled.workers[progress] = worker
         self._policy.arrived(progress, now_s)
         self._decide(now_s)
+
+    def _enter_stage(self, progress: Progress) -> None:
+        for known in self._known.values():
+            known.enter_stage(progress)
 
     def _tick(self, _: None) -> None:
         self._decide(self._clock._now)
@@ -427,6 +470,8 @@ class Stages(Executor, Scheduler):
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{len(self._claimed) - 1}",
             )
+        if len(self._costs) > 1 and len({self._run.cluster.group((gpu,)).gpu for gpu in gpus}) > 1:
+            raise self._error(f"launches {progress!r} on the GPUs {gpus!r}, which are of several kinds")
         # By both orders: the policy names GPUs in any (test_order_in_which_a_launch_names_its_gpus_is_of_no_account).
         mask = self._bits[gpus] = self._bits[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
         return mask
@@ -519,7 +564,10 @@ class Stages(Executor, Scheduler):
 
     def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
         """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
-        others, is_new = self._at_boundary_on(launch), launch.progress.group is not group or launch.batch
+        others, is_new = (
+            self._at_boundary_on(launch.mask, launch.progress),
+            launch.progress.group is not group or launch.batch,
+        )
         for other in others:
             # The usage log takes the times of a GPU in order, so what ran there is recorded first
             # (test_component_is_loaded_after_the_stage_of_another_request).
@@ -535,13 +583,13 @@ class Stages(Executor, Scheduler):
         progress = launch.progress
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
-        launch.cost = cost = self._true_cost(launch)
+        launch.cost = cost = self._true_cost(launch, group)
         counted: tuple[float, int] = launch.begin_s, progress.done
         attempt = self._attempts[progress]
         if attempt is not None and launch.goes_on:
             counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
-            estimate = cost if self._known.are_exact else self._estimated_cost(launch)
+            estimate = cost if self._are_exact else self._estimated_cost(launch, group)
             attempt = Attempt(
                 group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
             )  # fmt: skip
@@ -579,14 +627,14 @@ class Stages(Executor, Scheduler):
         if progress.pauses and progress.paused_since_s < now_s and last is not None:
             write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
-    def _estimated_cost(self, launch: LaunchState) -> StageCost:
-        return self._known.cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
+    def _estimated_cost(self, launch: LaunchState, group: Worker) -> StageCost:
+        return self._known[group.gpu.name].cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
 
-    def _true_cost(self, launch: LaunchState) -> StageCost:
-        if self._known.are_exact:
-            return self._estimated_cost(launch)
-        progress = launch.progress
-        return self._costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
+    def _true_cost(self, launch: LaunchState, group: Worker) -> StageCost:
+        if self._are_exact:
+            return self._estimated_cost(launch, group)
+        progress, costs = launch.progress, self._costs[group.gpu.name]
+        return costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
 
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
@@ -620,7 +668,10 @@ class Stages(Executor, Scheduler):
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
-        self._enqueue(launch)
+        if self._away.isdisjoint(launch.gpus):
+            self._enqueue(launch)
+        else:
+            self._wait_again(launch)  # a GPU of it has left meanwhile
         self._decide(now_s)
 
     def _due(self, launch: LaunchState) -> None:
@@ -680,10 +731,11 @@ class Stages(Executor, Scheduler):
         if launch.batch:
             self._account.attempt(launch.requests(), attempt)
             self._attempts[progress] = None
+        elif not self._away.isdisjoint(launch.gpus):
+            self._close(progress)  # a GPU that leaves may load at once
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         # Before the policy decides anew, with what was just learnt.
-        if self.estimates is not None:
-            self.estimates.observed(progress.request, progress.stage, len(launch.gpus), launch.steps, taken_s, batch)
+        self._known[group.gpu.name].observed(progress, len(launch.gpus), launch.steps, taken_s, batch)
         for member in launch.requests():
             self._advance(member, group, launch.steps, now_s)
         self._ending = progress
@@ -700,7 +752,7 @@ class Stages(Executor, Scheduler):
         restoring = self._free_addons(progress, group, stage, True) if steps == progress.left else FREE
         is_last = advance(progress, steps)
         if progress.stage is not stage:
-            self._known.enter_stage(progress)
+            self._enter_stage(progress)
         held_s = 0.0
         if is_last:
             self._close(progress)
@@ -746,6 +798,9 @@ class Stages(Executor, Scheduler):
         if handling.holds_gpus:
             self._unhold(gpus)
         self._forget(progress)
+        if self.feature_cache is not None:
+            costs = self._costs[self._run.cluster.group(gpus).gpu.name]
+            self._reused[progress.request.row] = costs.reused_share(progress.request)
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
@@ -802,32 +857,33 @@ class Stages(Executor, Scheduler):
         """
         if self._addons is None or stage.component not in (WHOLE, DENOISER):
             return FREE
-        watts = self._costs.cost(progress.request, stage, len(group.gpus)).watts / len(group.gpus)
+        costs, degree = self._costs[group.gpu.name], len(group.gpus)
+        watts = costs.cost(progress.request, stage, degree).watts / degree
         gpu_s, restoring = self._addons.free(progress, group, watts, is_last, self._clock._now)
         self._account.service(progress, gpu_s)
         return restoring
 
-    def _close_on(self, launch: LaunchState) -> None:
-        """Close the attempts at a boundary whose GPUs ``launch`` takes from another, before it records anything there.
+    def _close_at(self, mask: int, but: Progress | None = None) -> None:
+        """Close the attempts at a boundary on the GPUs of ``mask``, without that of ``but``.
 
-        Its own attempt goes on.
+        Something else is about to be recorded there.
         """
-        for progress in self._at_boundary_on(launch):
+        for progress in self._at_boundary_on(mask, but):
             self._close(progress)
 
-    def _at_boundary_on(self, launch: LaunchState) -> list[Progress]:
-        """Return the other requests at a boundary whose GPUs ``launch`` takes."""
-        mask, bits, own, others = launch.mask, self._bits, launch.progress, []
+    def _at_boundary_on(self, mask: int, but: Progress | None) -> list[Progress]:
+        """Return the requests at a boundary on the GPUs of ``mask``, without ``but``."""
+        bits, others = self._bits, []
         for progress in self._at_boundary:
             last = progress.group
-            if last is not None and mask & bits[last.gpus] and progress is not own and not progress.running:
+            if last is not None and mask & bits[last.gpus] and progress is not but and not progress.running:
                 others.append(progress)
         return others
 
     def _close_before(self, launch: LaunchState) -> None:
         """Close the attempts on the GPUs of ``launch``, its own among them, before a load there is recorded."""
         self._close(launch.progress)
-        self._close_on(launch)
+        self._close_at(launch.mask, launch.progress)
 
     def _close(self, progress: Progress) -> None:
         """Record the attempt of ``progress``, if it has one."""
@@ -839,7 +895,8 @@ class Stages(Executor, Scheduler):
     def _forget(self, progress: Progress) -> None:
         """Forget a request that leaves."""
         del self._attempts[progress]
-        self._known.forget(progress)
+        for known in self._known.values():
+            known.forget(progress)
 
     # -- GPUs that come and go -----------------------------------------------------------------------------------------
 
@@ -853,24 +910,50 @@ class Stages(Executor, Scheduler):
         if is_away:
             self._away.add(gpu)
             self._keep(gpu, 1)
-            if worker.state != DOWN:
+            if worker.state != DOWN or self._policy.follows_gpus:
                 self._leave(gpu)
+            self._decide(now_s)
         else:
-            self._away.remove(gpu)
-            self._keep(gpu, -1)
-        self._decide(now_s)
+            # After all turns of the instant, whenever the clock was asked to end them and the load
+            # (test_lookahead_beside_gpus_that_go_runs_as_a_decision_at_every_step).
+            self._clock.at(now_s, INSERTION, self._back, worker)
+
+    def _back(self, worker: Worker) -> None:
+        """Let launches take ``worker`` again."""
+        if worker.open and worker.id in self._away:
+            self._away.remove(worker.id)
+            self._keep(worker.id, -1)
+            self._decide(self._clock._now)
 
     def _leave(self, gpu: int) -> None:
         """Let requests that were to run on ``gpu`` wait again, and what runs there end where it is decided anew."""
+        self._end_passing(gpu)
         for launch in [launch for launch in self._queue if launch.mask >> gpu & 1]:
             self._queue.remove(launch)
-            self._unclaim(launch)
-            for progress in launch.requests():
-                if launch.is_moved:
-                    write(progress, "group", launch.group)
-                self._waiting[progress] = None
-                self._policy.at_boundary(progress, self._clock._now)
+            self._wait_again(launch)
+        self._close_at(1 << gpu)  # it may load at once
         self._lookahead.yield_gpus(1 << gpu)
+
+    def _end_passing(self, gpu: int) -> None:
+        """End the launches on ``gpu`` that pass a boundary now: decided at every step, they would have ended.
+
+        An event outside the turns of an instant comes after them.
+        """
+        now_s, turns = self._clock._now, self._turns
+        for launch in [launch for launch in turns.standing if launch.mask >> gpu & 1]:
+            if launch.boundary_at(now_s) and launch.boundary < launch.steps:
+                turns.pass_boundaries()
+                launch.steps, launch.ends_s = launch.boundary, now_s
+                self._end(launch)
+
+    def _wait_again(self, launch: LaunchState) -> None:
+        """Give up ``launch``, which has not started, and let its requests wait."""
+        self._unclaim(launch)
+        for progress in launch.requests():
+            if launch.is_moved:
+                write(progress, "group", launch.group)
+            self._waiting[progress] = None
+            self._policy.at_boundary(progress, self._clock._now)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
@@ -879,6 +962,7 @@ class Stages(Executor, Scheduler):
         """
         lost: list[Request] = []
         self._restorations.lose(worker, now_s)
+        self._end_passing(worker.id)
         for launch in list(self._launches.values()):
             on = launch.moving or launch.group
             if self._pulled is not None and launch.ends_s == inf and worker.id in launch.gpus:
@@ -959,7 +1043,7 @@ class Stages(Executor, Scheduler):
         self._close(progress)
         self._free_reserved(progress)
         restart(progress, now_s)
-        self._known.enter_stage(progress)
+        self._enter_stage(progress)
         self._account.restart(progress)
         return True
 
@@ -976,6 +1060,13 @@ class Stages(Executor, Scheduler):
 
     def stranded(self) -> list[tuple[Request, str]]:
         left = [*self._waiting, *(progress for launch in self._queue for progress in launch.requests())]
+        served = {in_role(self._run.models, worker.role).name for worker in self._run.cluster.workers}
+        for request in (progress.request for progress in left):
+            if request.model not in served:
+                raise ConfigError(
+                    f"controller: no GPU is left in a role with {request.model}, which the request in row "
+                    f"{request.row} waits for under the group policy; leave one, or choose controller=none"
+                )
         self._waiting.clear()
         self._queue.clear()
         why = f"{class_name(self._policy)} never launched it again"

@@ -1,6 +1,6 @@
 """What a launch does before its first step: its group forms, and loads what its GPUs lack."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import Asset
@@ -19,17 +19,17 @@ class Preparation:
 
     Args:
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
-        residency: the components that each GPU holds.
+        residency: the components that the GPUs of each kind hold.
         addons: ControlNets and LoRAs; None if requests have none.
     """
 
     run: Run
     account: Account
     forming_s: float
-    residency: Residency
+    residency: Mapping[str, Residency]
     addons: StageAddons | None
     _formed: set[int] = field(init=False, default_factory=set, repr=False)
-    _charged: dict[str, bool] = field(init=False, default_factory=dict, repr=False)
+    _charged: dict[tuple[str, str], bool] = field(init=False, default_factory=dict, repr=False)
 
     def seconds(self, progress: Progress, group: Worker, now_s: float, record_earlier: Callable[[], None]) -> float:
         """Prepare ``group`` for the next launch of ``progress``; return the seconds until its first step begins.
@@ -52,10 +52,10 @@ class Preparation:
             spend(self.forming_s, "form", row=request.row)
         if cluster.lacks(group, model):
             cost = load(group, Asset("model", model, model))
-            spend(cost.seconds, "load", cost.joules)
-            cluster.hold(group, model)
-        if self._is_charged(progress, model):
-            loads_s = self.residency.load_s(group.gpus, model, _needed(progress))
+            request.energy_j += spend(cost.seconds, "load", cost.joules)
+            cluster.set_model(group, model)
+        if self._is_charged(progress, model, group.gpu.name):
+            loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:
                 spend(loads_s, "load")
                 self.account.component_load(progress)
@@ -72,20 +72,22 @@ class Preparation:
 
     def lose(self, gpu: int) -> None:
         """Take note that ``gpu`` failed: what it held is lost, and the communicators of its groups."""
-        self.residency.forget(gpu)
+        for residency in self.residency.values():
+            residency.forget(gpu)
         self._formed = {group for group in self._formed if gpu not in self.run.cluster.gpus_of(group)}
 
-    def _is_charged(self, progress: Progress, model: str) -> bool:
-        """Return True if loads of the components of ``model`` are charged."""
-        is_charged = self._charged.get(model)
+    def _is_charged(self, progress: Progress, model: str, gpu: str) -> bool:
+        """Return True if loads of the components of ``model`` are charged on GPUs of the kind named ``gpu``."""
+        is_charged = self._charged.get((model, gpu))
         if is_charged is None:
-            is_charged = self._charged[model] = self._are_loads_charged(progress.stages, model)
+            is_charged = self._are_loads_charged(progress.stages, model, self.residency[gpu])
+            self._charged[model, gpu] = is_charged
         return is_charged
 
-    def _are_loads_charged(self, stages: tuple[Stage, ...], model: str) -> bool:
+    def _are_loads_charged(self, stages: tuple[Stage, ...], model: str, residency: Residency) -> bool:
         """Return True if a component's size and the memory are known; list what is not, of a plan of several stages."""
-        unknown = [component for component in COMPONENTS if self.residency.weights(model, component) is None]
-        has_memory = self.residency.memory_bytes is not None
+        unknown = [component for component in COMPONENTS if residency.weights(model, component) is None]
+        has_memory = residency.memory_bytes is not None
         if len(stages) > 1 and (unknown or not has_memory):
             why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
             self.run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")

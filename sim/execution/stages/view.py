@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from mezzotint.sim.core.culprit import caller
 from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.execution.stages.costs import StageCosts
@@ -80,6 +81,11 @@ class StageEstimates:
         """Take note that the request of ``progress`` ended."""
         del self._known[progress]
 
+    def observed(self, progress: Progress, degree: int, steps: int, seconds: float, batch: int) -> None:
+        """Tell the estimates what ``steps`` of a launch really took."""
+        if self.estimates is not None:
+            self.estimates.observed(progress.request, progress.stage, degree, steps, seconds, batch)
+
     def degrees(self, progress: Progress) -> Sequence[int]:
         known = self._known.get(progress)
         if known is not None and known.degrees:
@@ -89,7 +95,7 @@ class StageEstimates:
         degrees = self._degrees.get(key)
         if degrees is None:
             # The step on one GPU is in every profile; on more GPUs only where it was measured.
-            measured = {1, *self.costs.run.backend.group_sizes(model)}
+            measured = {1, *self.costs.backend.group_sizes(model)}
             degrees = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
         if known is not None:
             known.degrees = degrees
@@ -145,3 +151,4 @@ class View:
     place: Callable[[Sequence[int], Sequence[str]], None]
     discard: Callable[[Progress, str], None]
     decide_at: Callable[[float], None]
+    of_kind: Callable[[Gpu], "View"]

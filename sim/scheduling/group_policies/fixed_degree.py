@@ -60,9 +60,12 @@ class FixedDegree(GroupPolicy):
             else:
                 ready.append(progress)
         self._between_stages.clear()
-        # A GPU that is away is idle from its return on, so it goes last.
-        self._free.sort(key=lambda gpu: claimed[gpu] > 0)
-        free = self._free[: sum(not claimed[gpu] for gpu in self._free)]
+        free = self._free
+        away = [gpu for gpu in free if claimed[gpu]]
+        if away:
+            # Idle from its return on, so it goes last.
+            free = [gpu for gpu in free if not claimed[gpu]]
+            self._free = free + away
         while queue:
             degree = self.degree_by_size.get(size_of(queue[0].request), self.degree)
             if degree > len(free):

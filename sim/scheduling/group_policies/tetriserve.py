@@ -171,6 +171,7 @@ class TetriServe(GroupPolicy):
     late: Literal["run", "drop"] = "run"
     max_batch: Count = 1
     follows_gpus: bool = field(init=False, default=True, repr=False)
+    needs_equal_steps: bool = field(init=False, default=True, repr=False)
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _length_s: float = field(init=False, default=0.0)

@@ -252,7 +252,7 @@ def test_workers_are_groups_without_their_gpus_and_no_gpu_that_leaves() -> None:
     rented = opened(100)
     rented.rent(1)
     rented.take(rented.workers[0])
-    rented.give_back(0, 0.0)
+    rented.stop_instance(0, 0.0)
     assert rented.workers == []
 
 
@@ -384,9 +384,9 @@ def refusal_to_take(prepare: Any) -> str:
             "finishes its requests and then changes its role",
         ),
         (lambda cluster, worker: cluster.rent(0), "is off"),
-        (lambda cluster, worker: cluster.rent(0) or cluster.order(0, 60.0, 0.0), "is starting"),
+        (lambda cluster, worker: cluster.rent(0) or cluster.start_instance(0, 60.0, 0.0), "is starting"),
         (
-            lambda cluster, worker: cluster.take(worker) or cluster.rent(1) or cluster.give_back(0, 0.0),
+            lambda cluster, worker: cluster.take(worker) or cluster.rent(1) or cluster.stop_instance(0, 0.0),
             "was given back",
         ),
     ],
@@ -419,8 +419,8 @@ def test_worker_refuses_a_second_model_while_requests_run() -> None:
             self.run.assign(request, Plan(self.run.models["small" if self.hits[request.row] else "large"].name))
             return 0.0
 
-    message = r"row 1, for small, was given to worker 0 while others run on large there; .* must not mix models"
-    with pytest.raises(SimulationError, match=message):
+    message = r"row 1, for small, was given to worker 0 while others run on large there, .* must not mix models"
+    with pytest.raises(ConfigError, match=message):
         engine([0.0, 1.0], [9.0] * 2, frontend=Both([False, True]), executor=ContinuousBatching(2)).run()
 
 

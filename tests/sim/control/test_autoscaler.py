@@ -49,9 +49,9 @@ class Script(Controller):
         for at_s, what, instance in self.orders:
             yield run.clock.sleep_until(at_s)
             if what == "order":
-                run.cluster.order(instance, self.startup_s, at_s)
+                run.cluster.start_instance(instance, self.startup_s, at_s)
             else:
-                run.cluster.give_back(instance, at_s)
+                run.cluster.stop_instance(instance, at_s)
 
 
 class Wishes(ScalingRule):
@@ -352,8 +352,8 @@ UTILISATION = "controller=autoscale-utilisation"
             "discipline: found one that preempts beside a controller",
         ),
         (
-            (UTILISATION, "system=edf-best-fit", "models=flux-dev-xdit", "arrivals.rate_rpm=4"),
-            "controller: found Autoscaler, which orders GPUs to other roles, into groups or back; executor=stages",
+            (UTILISATION, "system=rssp", "group_policy=fixed-groups", "models=flux-dev-xdit", "~group_policy.degree_by_size"),
+            "controller: found Autoscaler beside the group policy FixedGroups, which counts on the GPUs",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from mezzotint.backends.base import BackendError
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Scheduler, Worker
 from mezzotint.sim.run.simulate import Outcome
@@ -119,7 +119,7 @@ def test_working_memory_of_a_request_fits_beside_resident_addons(served: Callabl
 
 
 def test_requests_with_different_loras_cannot_share_a_worker(served: Callable[..., Outcome]) -> None:
-    with pytest.raises(SimulationError, match="a scheduler must keep LoRAs apart"):
+    with pytest.raises(ConfigError, match="choose a scheduler= that keeps LoRAs apart"):
         served(
             "addons=serve",
             "executor=continuous-batching",

@@ -102,10 +102,10 @@ def test_gpu_that_fails_ends_its_group_and_frees_the_others() -> None:
 
 
 def test_policy_widens_again_once_the_repaired_gpu_has_loaded() -> None:
-    """GPU 1 is back at 4 s and has loaded at 7 s; the request then is in its third step of 2 s, and widens after it."""
+    """GPU 1 fails at a boundary and has loaded at 7 s: the request, in its third step of 2 s then, widens after it."""
     outages: Outages = {1: [(2.0, 4.0)]}
     run = run_failing([0.0], {1: [2.0], 2: [1.0]}, EarliestDeadline("greedy"), 2, Failures(outages))
-    assert attempts(run) == [(0.0, 2.0, 0, (0, 1), 0), (2.0, 8.0, 0, (0,), 3), (8.0, 11.0, 0, (0, 1), 3)]
+    assert attempts(run) == [(0.0, 2.0, 0, (0, 1), 2), (2.0, 8.0, 0, (0,), 3), (8.0, 11.0, 0, (0, 1), 3)]
     assert [each[:2] for each in spans(run, "load")] == [(4.0, 7.0)]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from mezzotint.backends.base import Cost
 from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import UNPLANNED, WHOLE, Plan, Stage
@@ -36,6 +37,14 @@ LOAD = ("shapes=trace", "slo=[5]", "arrivals=poisson", "arrivals.rate_rpm=40")
 STAGES = ("system=rssp", *FLUX, *LOAD)
 TETRISERVE = ("system=tetriserve", *FLUX, *LOAD)
 PATCHES = ("system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "trace.requests=60", *LOAD)
+
+
+PREEMPTED = (
+    "scheduler=per-worker", "router=least-requests", "discipline=shortest-remaining", "latency_predictor=known",
+    "executor=continuous-batching", "executor.max_batch=1", "cluster.count=3", "models=sd35l-sdxl", "trace=mix",
+    "trace.requests=200", "trace.shapes=[[1024,1024,50,1],[1024,1024,10,3]]", "shapes=trace", "arrivals.rate_rpm=6",
+    "seed=3",
+)  # fmt: skip
 
 
 class Wrong(NamedTuple):
@@ -243,7 +252,7 @@ CONTROLLERS = [
         ("YieldsNumber", {"live": yields_five}, '{part}: Invalid yield value "5"'),
         ("NoGenerator", {"bind": lambda self, run: run.process(5)}, "raised ValueError: 5 is not a generator"),
         ("GivesAllBack", {"bind": lambda self, run: (their.Controller.bind(self, run), run.cluster.rent(4)),
-                          "act": lambda self, _: [self.cluster.give_back(instance, 60.0) for instance in range(4)]},
+                          "act": lambda self, _: [self.cluster.stop_instance(instance, 60.0) for instance in range(4)]},
          "gave back the last worker of role 'large' at 60"),
         ("SetsArrived", {"arrived": lambda self, request, now_s: setattr(self.run, "arrived", self.run.arrived + 1)},
          "sets arrived of the run to 2"),
@@ -271,8 +280,12 @@ CONTROLLERS = [
          "assumes <object .* for 'mood'"),
     ),
     *of("controller", their.Controller, STAGES,
+        ("FormsGroup", {"act": lambda self, workers: self.cluster.form_group(workers[:2], "large", 60.0)},
+         "orders GPUs .* into a group or back, and executor=stages forms its own groups"),
+    ),
+    *of("controller", their.Controller, ("system=fixed-groups", *FLUX, *LOAD),
         ("OrdersRoles", {"act": lambda self, workers: self.cluster.change_role(workers[0], "large", 60.0)},
-         "orders GPUs to another role, .* executor=stages"),
+         "orders GPUs to another role, .* counts on the GPUs that it began with"),
     ),
     *of("controller.rule", their.Rule, RENTED,
         ("WantsNan", {"wanted": returns(nan)}, "returned nan from wanted"),
@@ -485,26 +498,37 @@ def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest
     assert counts["completed"] == counts["arrived"] > 0
 
 
-@pytest.mark.parametrize("controller", ["modm-throughput", "timetable", "one-group", "autoscale-utilisation"])
-def test_controllers_of_roles_and_rentals_are_refused_beside_stages(controller: str) -> None:
+@pytest.mark.parametrize("controller", ["timetable", "autoscale-utilisation"])
+def test_controllers_of_roles_and_rentals_are_refused_beside_fixed_groups(controller: str) -> None:
     more = {"timetable": ["controller.at={60:{large:4}}"]}.get(controller, [])
-    with pytest.raises(ConfigError, match=r"controller: found .* executor=stages gives every stage any GPU"):
-        simulated(*STAGES, f"controller={controller}", *more)
+    with pytest.raises(ConfigError, match=r"controller: found .* counts on the GPUs that it began with"):
+        simulated(*STAGES, "group_policy=fixed-groups", f"controller={controller}", *more)
+
+
+def test_worker_groups_are_refused_beside_stages() -> None:
+    with pytest.raises(ConfigError, match="controller: found OneGroup, which groups GPUs for the whole run"):
+        simulated(*STAGES, "controller=one-group")
+    with pytest.raises(ConfigError, match=r"WorkerGroups orders GPUs .* into a group .* executor=stages forms its own"):
+        simulated("executor=stages", "scheduler=groups", "scheduler.denoisers=2", "trace.requests=20")
 
 
 @pytest.mark.invariant(7)
-def test_preempted_request_cannot_resume_away_from_its_state() -> None:
+def test_preempted_request_cannot_resume_away_from_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Orders(their.Controller):
+        def bind(self, run: Any) -> None:
+            Timetable({400.0: {"large": 1, "small": 2}}).bind(run)
+
     words = (
         r"PerWorkerQueues.* resumes the request in row 13, preempted by .*ShortestRemaining with 49 steps left, on "
         "worker 2 .* its state is on worker 0"
     )
     with pytest.raises(SimulationError, match=words):
-        simulated(
-            "scheduler=per-worker", "router=least-requests", "discipline=shortest-remaining", "latency_predictor=known",
-            "executor=continuous-batching", "executor.max_batch=1", "cluster.count=3", "models=sd35l-sdxl",
-            "controller=timetable", "controller.at={400:{large:1,small:2}}", "trace=mix", "trace.requests=200",
-            "trace.shapes=[[1024,1024,50,1],[1024,1024,10,3]]", "shapes=trace", "arrivals.rate_rpm=6", "seed=3",
-        )  # fmt: skip
+        simulated_with(monkeypatch, "controller", PREEMPTED, Orders)
+
+
+def test_controller_that_moves_preempted_requests_is_refused() -> None:
+    with pytest.raises(ConfigError, match="discipline: found one that preempts beside a controller that changes"):
+        simulated(*PREEMPTED, "controller=timetable", "controller.at={400:{large:1,small:2}}")
 
 
 def test_max_batch_beyond_the_load_changes_nothing() -> None:

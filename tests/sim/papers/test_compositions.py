@@ -19,11 +19,10 @@ def test_every_part_of_a_composition_is_a_design_that_composes() -> None:
         assert len(set(names)) == len(names)
         for design in traffic.designs:
             assert set(design.parts) < set(names)
-    last = TRAFFICS[2]
-    assert (
-        compose_point(Point("compositions", {}, (*last.designs[3].overrides, *last.overrides)))["executor"]["max_batch"]
-        == 4
-    )
+    traffic = TRAFFICS[2]
+    patched = next(design for design in traffic.designs if design.name == "4 servers, patched batches")
+    config = compose_point(Point("compositions", {}, (*patched.overrides, *traffic.overrides)))
+    assert config["executor"]["max_batch"] == 4
 
 
 def replace_runs(monkeypatch: pytest.MonkeyPatch, rpm: float | None = None) -> list[Point]:
@@ -55,17 +54,23 @@ def test_latency_is_of_the_light_load_and_throughput_of_the_full_load(
     asked = replace_runs(monkeypatch)
     words = ["reproduce", "compositions", "--quick", "-o", str(tmp_path)]
     assert main(words) == 0
-    every = [(traffic, design) for traffic in TRAFFICS for design in traffic.designs]
-    for (traffic, design), light, full in zip(every, asked[::2], asked[1::2], strict=True):
-        parts = {*design.overrides, *traffic.overrides, "trace.requests=240", "preload=180"}
-        assert set(light.overrides) > {*parts, f"arrivals.rate_rpm={traffic.light_rpm}"}
-        assert set(full.overrides) > {*parts, "arrivals=saturation"}
-
     results = json.loads((tmp_path / "compositions-quick.json").read_text())
-    designs = [design for traffic in results["traffics"] for design in traffic["designs"]]
-    assert [each["p50_s"] for each in designs] == [2.0 * place + 1 for place in range(len(designs))]
-    assert [each["rpm_per_gpu"] for each in designs] == [2.0 * place + 2 for place in range(len(designs))]
-    assert [each["command"] for each in designs] == [point.command for point in asked[: 2 * len(every) : 2]]
+    measured = [design for of_traffic in results["traffics"] for design in of_traffic["designs"]]
+    pairs = [(traffic, design) for traffic in TRAFFICS for design in traffic.designs]
+    numbers = iter(range(len(asked)))
+    for (traffic, design), found in zip(pairs, measured, strict=True):
+        light = full = next(numbers)
+        parts = {*traffic.cluster, *design.overrides, *traffic.overrides}
+        if traffic.day_rpm is None:
+            full = next(numbers)
+            parts |= {"trace.requests=240", "preload=180"}
+            assert set(asked[light].overrides) > {*parts, f"arrivals.rate_rpm={traffic.light_rpm}"}
+            assert set(asked[full].overrides) > {*parts, "arrivals=saturation"}
+        else:
+            assert set(asked[light].overrides) > {*parts, "arrivals=day", f"arrivals.rate_rpm={traffic.day_rpm}"}
+        assert (found["p50_s"], found["rpm_per_gpu"]) == (light + 1, full + 1)
+        assert found["command"] == asked[light].command
+    assert next(numbers, None) is None
 
 
 def test_compositions_check_fails_where_a_gain_is_lost(

@@ -265,7 +265,7 @@ def test_experiment_replays_a_user_trace() -> None:
         (["run", "é=1"], "é=1: cannot be read as KEY=VALUE"),
         (
             ["run", "system=small-model", "scheduler._target_=mezzotint.sim.scheduling.hit_miss.HitMiss"],
-            "no worker may run",
+            "allocation: found GPUs in the role small alone",
         ),
         (["report", "nowhere"], "nowhere"),
     ],

@@ -321,7 +321,7 @@ def test_gpu_loads_the_model_that_it_lacks() -> None:
     run.run()
     np.testing.assert_array_equal(run.record.request_columns["load_s"], [7.0, 7.0])
     np.testing.assert_array_equal(run.record.request_columns["finish_s"], [13.0, 13.0])
-    assert {name for _, name in run.cluster.held} == {"large", "small"}
+    assert {name for _, name in run.cluster.models_held} == {"large", "small"}
 
 
 @pytest.mark.parametrize(

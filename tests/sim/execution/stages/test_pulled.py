@@ -50,21 +50,30 @@ def test_pulled_requests_run_as_sequential() -> None:
         "system=vanilla trace.requests=1500 controller=autoscale-utilisation",
         "system=vanilla trace=mix shapes=trace trace.requests=800 scheduler=per-worker discipline=fifo "
         "router=least-requests",
+        "system=vanilla cluster=pools trace.requests=1000 arrivals.rate_rpm=14",
+        "system=modm-throughput cluster=pools cache.capacity=150 trace.requests=1000 arrivals.rate_rpm=20 "
+        "scheduler=hit-miss-per-worker",
     ],
 )
 def test_controllers_and_routers_see_the_same_workers(words: str) -> None:
-    """Roles that change and GPUs that are rented, drained and lost, to the byte."""
+    """Roles that change, GPUs that are rented, drained and lost, and several kinds, to the byte."""
     fast, definition = (simulated(*words.split(), *more) for more in ((), ("executor=stages",)))
     assert definition.requests.select(fast.requests.column_names).equals(fast.requests)
     assert definition.cluster.select(fast.cluster.column_names).equals(fast.cluster)
 
 
-def test_fetched_artifacts_move_the_end_by_rounding_alone() -> None:
-    """The fast path adds fetch and steps before it adds the instant."""
-    words = "system=nirvana", "trace.requests=800", "preload=200"
-    fast, definition = (simulated(*words, *more).requests.to_pandas() for more in ((), ("executor=stages",)))
-    assert (fast["fetch_s"] > 0).any()
-    for name in ("start_s", "finish_s", "energy_j"):
+@pytest.mark.parametrize(
+    ("words", "column"),
+    [
+        ("system=nirvana trace.requests=800 preload=200", "fetch_s"),
+        ("system=modm-fixed scheduler=fcfs trace.requests=600 preload=300 arrivals.rate_rpm=8", "load_s"),
+    ],
+)
+def test_fetches_and_loads_move_the_end_by_rounding_alone(words: str, column: str) -> None:
+    """The fast path adds them and the steps before it adds the instant."""
+    fast, definition = (simulated(*words.split(), *more).requests.to_pandas() for more in ((), ("executor=stages",)))
+    assert (fast[column] > 0).any()
+    for name in ("start_s", "finish_s", "load_s", "energy_j"):
         np.testing.assert_allclose(definition[name], fast[name], rtol=1e-12)
 
 

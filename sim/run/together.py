@@ -1,0 +1,128 @@
+"""Refuse parts that cannot work together, before the run: the pairs of docs/reference/parts.md that no part can see."""
+
+from collections.abc import Mapping, Sequence
+
+from mezzotint.sim.control.instances import RentingController
+from mezzotint.sim.control.monitor import GlobalMonitor
+from mezzotint.sim.control.one_group import OneGroup
+from mezzotint.sim.control.timetable import Timetable
+from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.frontend.cached import CachedFrontEnd
+from mezzotint.sim.frontend.direct import Direct
+from mezzotint.sim.papers.modm.hindsight import Hindsight
+from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
+from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
+from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
+from mezzotint.sim.scheduling.fcfs import Fcfs
+from mezzotint.sim.scheduling.groups import WorkerGroups
+from mezzotint.sim.scheduling.hit_miss import HitMiss
+from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+
+
+ORDERS_ROLES = (GlobalMonitor, Timetable, Hindsight)
+"""Controllers that order GPUs from one role to another."""
+
+IGNORES_ROLES = (Fcfs, DynamicBatching, MlperfBatching, WorkerGroups)
+"""Schedulers that give a request to any GPU, which then loads the model of the request."""
+
+
+def check_together(
+    failures: Controller | None,
+    controller: Controller | None,
+    frontend: FrontEnd,
+    scheduler: Scheduler,
+    executor: Executor,
+) -> None:
+    """Raise ConfigError if a controller cannot work with the other parts, or would be without effect on them."""
+    if isinstance(controller, RentingController) and failures is not None:
+        raise ConfigError(
+            "failures: found outages beside a controller that gives GPUs back, and a failed GPU is not replaced; "
+            "choose failures=none or controller=none"
+        )
+    preempts = isinstance(getattr(scheduler, "discipline", None), ShortestRemaining)
+    if preempts and isinstance(controller, (RentingController, *ORDERS_ROLES)):
+        does = "gives GPUs back" if isinstance(controller, RentingController) else "changes the roles of GPUs"
+        raise ConfigError(
+            f"discipline: found one that preempts beside a controller that {does}, and moving a preempted "
+            "request is not modelled; choose another discipline= or controller=none"
+        )
+    if isinstance(executor, Stages) and isinstance(controller, OneGroup):
+        raise ConfigError(
+            "controller: found OneGroup, which groups GPUs for the whole run, beside executor=stages, which groups "
+            "them for each stage; choose controller=none and group_policy=fixed-degree, or executor=sequential"
+        )
+    if isinstance(controller, ORDERS_ROLES) and isinstance(scheduler, IGNORES_ROLES):
+        raise ConfigError(
+            f"scheduler: found {type(scheduler).__name__}, which gives a request to any GPU whatever its role, beside "
+            f"the controller {type(controller).__name__}, which orders roles; choose scheduler=hit-miss-shared, "
+            "hit-miss-per-worker or per-worker, or controller=none"
+        )
+    if isinstance(controller, GlobalMonitor | Hindsight) and _serves_one_model(frontend):
+        raise ConfigError(
+            f"controller: found {type(controller).__name__}, which splits GPUs between misses on one model and hits on "
+            f"another, beside a front end ({type(frontend).__name__}) of one model; choose frontend=modm, or "
+            "controller=none"
+        )
+    if isinstance(controller, Hindsight) or (isinstance(controller, GlobalMonitor) and controller.mode == "quality"):
+        _check_hits_run(controller, scheduler, executor)
+
+
+def _serves_one_model(frontend: FrontEnd) -> bool:
+    if isinstance(frontend, CachedFrontEnd):
+        return frontend.hit_role == frontend.miss_role
+    return isinstance(frontend, Direct)
+
+
+def _check_hits_run(controller: Controller, scheduler: Scheduler, executor: Executor) -> None:
+    """Raise ConfigError if hits wait for a small model, and ``controller`` may give every GPU the large one."""
+    waits = f"controller: found {type(controller).__name__}, which may leave no GPU with a small model"
+    if isinstance(scheduler, HitMiss) and not scheduler.large_takes_hits:
+        raise ConfigError(
+            f"{waits}, and hits wait for one under scheduler=hit-miss; choose scheduler=hit-miss-shared, or "
+            "controller=modm-throughput"
+        )
+    if isinstance(executor, Stages) and executor.group_policy is not None:
+        raise ConfigError(
+            f"{waits}, and hits wait for one under a group policy; choose controller=modm-throughput, or no "
+            "group_policy="
+        )
+
+
+def check_roles(
+    frontend: FrontEnd,
+    scheduler: Scheduler,
+    controller: Controller | None,
+    of_gpus: Sequence[str],
+    models: Mapping[str, Model],
+) -> None:
+    """Raise ConfigError if a scheduler that queues by role has a queue that no GPU serves.
+
+    Args:
+        of_gpus: the role of each GPU at the start. Another controller than OneGroup may change it.
+    """
+    if not isinstance(scheduler, HitMiss | HitMissPerWorker):
+        return
+    model = in_role(models, scheduler.miss_role).name
+    if isinstance(scheduler, HitMissPerWorker) and isinstance(frontend, Direct) and models[frontend.role].name != model:
+        raise ConfigError(
+            f"frontend.role: found {frontend.role}, and scheduler=hit-miss-per-worker gives all but hits to the role "
+            f"{scheduler.miss_role}; choose frontend=direct-large, or scheduler=fcfs"
+        )
+    if controller is not None and not isinstance(controller, OneGroup):
+        return
+    roles = set(of_gpus) & set(models) if controller is None else {controller.role}
+    has = f"found GPUs in the role {' and '.join(sorted(roles))} alone"
+    if scheduler.miss_role not in roles:
+        raise ConfigError(
+            f"allocation: {has}, and the scheduler gives misses to the role {scheduler.miss_role}; choose "
+            "allocation=last-small or fixed-split, or scheduler=fcfs"
+        )
+    waits_for_small = isinstance(scheduler, HitMiss) and not scheduler.large_takes_hits
+    if waits_for_small and isinstance(frontend, CachedFrontEnd) and roles == {scheduler.miss_role}:
+        raise ConfigError(
+            f"allocation: {has}, and scheduler=hit-miss gives hits to other roles; choose allocation=last-small or "
+            "fixed-split without a controller of groups, or scheduler=hit-miss-shared"
+        )
