@@ -35,7 +35,7 @@ FIRST = Earlier(0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Answering:
-    """What follows the work on a request, up to its end.
+    """The end of requests: judgement of images, further tries of a cascade, and answers that come later.
 
     Args:
         offer_again: offers a request to the scheduler anew, to run a plan.

@@ -1,4 +1,4 @@
-"""What a stage costs on a group of GPUs: the true costs, which the machine takes."""
+"""True costs of stages on groups of GPUs, as the machine takes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -206,7 +206,7 @@ class StageCosts:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What it costs to move a latent between groups: the settings of `Stages` by the same names."""
+    """Seconds of moving latents between groups, by the settings of `Stages` of the same names."""
 
     migration_s: float
     link_bytes_s: float

@@ -1,4 +1,4 @@
-"""What a launch does before its first step: its group forms, and loads what its GPUs lack."""
+"""Preparation of a launch: its group forms, and loads what its GPUs lack, before the first step."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a group policy sees (mezzotint.sim.protocols.StageView): the claims of GPUs, and estimated costs."""
+"""The view of a group policy (mezzotint.sim.protocols.StageView): the claims of GPUs, and estimated costs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
