@@ -5,7 +5,7 @@ import math
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
-from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.core.culprit import class_name, is_ours
+from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.model import Model, in_role, reference
+from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
 from mezzotint.sim.core.run_folder import (
     ATTEMPTS,
@@ -52,16 +51,14 @@ from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
 from mezzotint.sim.metrics.warmup import find_warmup, first_requests, periods
 from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
-from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
-from mezzotint.sim.run.together import check_roles, check_together
+from mezzotint.sim.run.together import check_roles, check_together, choose_scheduler, split_by_pool
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
-from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
@@ -250,7 +247,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     system, parts = settings.system, settings.parts()
     frontend: FrontEnd = parts.get("frontend", FrontEnd)
     executor: Executor = parts.get("executor", Executor)
-    scheduler = _scheduler(parts.get("scheduler", Scheduler), executor)
+    scheduler = choose_scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     check_together(controllers[0], controllers[1], frontend, scheduler, executor)
@@ -315,7 +312,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
-        _split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
+        split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
     engine = Engine(
         workload=Workload(
             schedule,
@@ -357,52 +354,6 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column
     _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *allocation.assumptions()])
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality, warmup)
-
-
-def _scheduler(chosen: Scheduler | None, executor: Executor) -> Scheduler:
-    """Return the scheduler of a run. Raises ConfigError if none is chosen and needed, or if there are two."""
-    policy = executor.group_policy if isinstance(executor, Stages) else None
-    if chosen is not None and policy is not None:
-        raise ConfigError(
-            f"scheduler: found {type(chosen).__name__} beside the group policy {type(policy).__name__}, which gives "
-            "GPUs to stages; choose scheduler=stages, or no group_policy="
-        )
-    if isinstance(executor, Stages) and policy is not None:
-        return executor
-    if chosen is None:
-        raise ConfigError(
-            f"scheduler: none is chosen beside {type(executor).__name__}; add scheduler=fcfs, or executor=stages with "
-            "a group_policy="
-        )
-    return chosen
-
-
-def _split_by_pool(
-    executor: Stages, models: Mapping[str, Model], of_gpus: Sequence[str], controller: Controller | None, kinds: int
-) -> None:
-    """Give each model its group policy where GPUs have several roles or a controller orders new ones; each kind, too.
-
-    Raises ConfigError for a group policy that counts on the GPUs that it began with.
-    """
-    policy = executor.group_policy
-    if policy is None:
-        return
-    orders_roles = controller is not None and not isinstance(controller, RentingController)
-    served = {in_role(models, role).name for role in of_gpus if role != SERVER}
-    by_role = len(served) > 1 or (orders_roles and len(models) > 1)
-    # Of controllers from elsewhere it is not known what they order; the cluster refuses what they do.
-    orders = controller is not None and is_ours(class_name(controller))
-    if not policy.follows_gpus and (orders or kinds > 1):
-        key, remedy = "cluster.pools", "one kind of GPU"
-        found = f"{kinds} kinds of GPUs"
-        if orders:
-            key, remedy, found = "controller", "controller=none", type(controller).__name__
-        raise ConfigError(
-            f"{key}: found {found} beside the group policy {type(policy).__name__}, which counts on the GPUs that it "
-            f"began with, all alike; choose {remedy}, or group_policy=edf-best-fit, fixed-degree, rounds or tetriserve"
-        )
-    if policy.follows_gpus and (by_role or kinds > 1):
-        executor.group_policy = ByPool(policy, by_role)
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:

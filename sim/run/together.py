@@ -1,10 +1,11 @@
-"""Refuse parts that cannot work together, before the run: the pairs of docs/reference/parts.md that no part can see."""
+"""How parts work together: the scheduler, a policy for each pool, and refusals of pairs that no part can see."""
 
 from collections.abc import Mapping, Sequence
 
 from mezzotint.sim.control.instances import RentingController
 from mezzotint.sim.control.one_group import OneGroup
 from mezzotint.sim.control.roles import HitSplitter, RoleController
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.execution.stages.life import Stages
@@ -12,10 +13,12 @@ from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
 from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.fcfs import Fcfs
+from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
 from mezzotint.sim.scheduling.groups import WorkerGroups
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
@@ -122,3 +125,49 @@ def check_roles(
             f"allocation: {has}, and scheduler=hit-miss gives hits to other roles; choose allocation=last-small or "
             "fixed-split without a controller of groups, or scheduler=hit-miss-shared"
         )
+
+
+def choose_scheduler(chosen: Scheduler | None, executor: Executor) -> Scheduler:
+    """Return the scheduler of a run. Raises ConfigError if none is chosen and needed, or if there are two."""
+    policy = executor.group_policy if isinstance(executor, Stages) else None
+    if chosen is not None and policy is not None:
+        raise ConfigError(
+            f"scheduler: found {type(chosen).__name__} beside the group policy {type(policy).__name__}, which gives "
+            "GPUs to stages; choose scheduler=stages, or no group_policy="
+        )
+    if isinstance(executor, Stages) and policy is not None:
+        return executor
+    if chosen is None:
+        raise ConfigError(
+            f"scheduler: none is chosen beside {type(executor).__name__}; add scheduler=fcfs, or executor=stages with "
+            "a group_policy="
+        )
+    return chosen
+
+
+def split_by_pool(
+    executor: Stages, models: Mapping[str, Model], of_gpus: Sequence[str], controller: Controller | None, kinds: int
+) -> None:
+    """Give each model its group policy where GPUs have several roles or a controller orders new ones; each kind, too.
+
+    Raises ConfigError for a group policy that counts on the GPUs that it began with.
+    """
+    policy = executor.group_policy
+    if policy is None:
+        return
+    orders_roles = controller is not None and not isinstance(controller, RentingController)
+    served = {in_role(models, role).name for role in of_gpus if role != SERVER}
+    by_role = len(served) > 1 or (orders_roles and len(models) > 1)
+    # Of controllers from elsewhere it is not known what they order; the cluster refuses what they do.
+    orders = controller is not None and is_ours(class_name(controller))
+    if not policy.follows_gpus and (orders or kinds > 1):
+        key, remedy = "cluster.pools", "one kind of GPU"
+        found = f"{kinds} kinds of GPUs"
+        if orders:
+            key, remedy, found = "controller", "controller=none", type(controller).__name__
+        raise ConfigError(
+            f"{key}: found {found} beside the group policy {type(policy).__name__}, which counts on the GPUs that it "
+            f"began with, all alike; choose {remedy}, or group_policy=edf-best-fit, fixed-degree, rounds or tetriserve"
+        )
+    if policy.follows_gpus and (by_role or kinds > 1):
+        executor.group_policy = ByPool(policy, by_role)
