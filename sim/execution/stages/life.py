@@ -979,7 +979,7 @@ class Stages(Executor, Scheduler):
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         """End the launch on ``worker``, which fails, and restart the requests at a boundary with their latent there.
 
-        A launch that was decided and has not started stays, and waits until the GPU is back.
+        Launches that have not started there stay queued, until ``worker_changed`` tells that the GPU is down.
         """
         lost: list[Request] = []
         self._restorations.lose(worker, now_s)
