@@ -45,6 +45,11 @@ class Stage:
     steps: int = 1
     max_degree: int = 0
 
+    @property
+    def denoises(self) -> bool:
+        """True if its steps are those of the denoiser."""
+        return self.component in (WHOLE, DENOISER)
+
 
 class Plan(NamedTuple):
     """The plan of a request. It is immutable: a part that decides otherwise assigns another one (Run.assign).

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mezzotint.settings.ranges import Seconds
-from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
+from mezzotint.sim.core.plan import WHOLE, Stage
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
 
@@ -142,7 +142,7 @@ class Progress:
         in no batch with others, since it is encoded first.
         """
         request, component = self.request, self.stage.component
-        if component not in (WHOLE, DENOISER) or request.addons is not None:
+        if not self.stage.denoises or request.addons is not None:
             return None
         # An image to start from is encoded before the first step, and the batch would wait
         # (test_request_from_an_image_is_in_no_batch_with_one_from_noise).

@@ -6,7 +6,7 @@ from math import nan
 from mezzotint.backends.base import size_text
 from mezzotint.settings.ranges import Count, Positive, SomeSeconds
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
+from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import CostOf, Estimates, Run, StageCost
 
@@ -82,7 +82,7 @@ class EstimateTable(Estimates):
                 f"estimates.seconds: found no {size_of(request)}{lacks} (found: {known}); add it, or choose "
                 "estimates=perfect"
             )
-        if request.sampling is not None and stage.component in (WHOLE, DENOISER):
+        if request.sampling is not None and stage.denoises:
             steps = request.steps
             asked = self._cost(request, stage, degree).seconds(0, steps, steps)
             seconds *= asked / self._cost(request, stage, degree, as_usual=True).seconds(0, steps, steps)
@@ -136,4 +136,4 @@ def size_of(request: Request) -> str:
 
 def steps_alone(stage: Stage, step_s: float) -> StageCost:
     """Return the cost of a stage whose denoising steps take all the time."""
-    return StageCost(0.0, step_s if stage.component in (WHOLE, DENOISER) else 0.0, 0.0, nan)
+    return StageCost(0.0, step_s if stage.denoises else 0.0, 0.0, nan)

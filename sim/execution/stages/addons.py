@@ -13,7 +13,7 @@ from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.plan import DENOISER, MISSING, WHOLE, Stage
+from mezzotint.sim.core.plan import MISSING, Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import ControlNetPlacement, Loads, LoraLoading, RequestColumn, Run, Worker
@@ -200,8 +200,7 @@ class StageAddons:
     def calls_servers(self, progress: Progress) -> bool:
         """Return True if every step of the present stage of ``progress`` calls shared servers."""
         addons = progress.request.addons
-        is_denoised = progress.stage.component in (WHOLE, DENOISER)
-        return self.is_shared and is_denoised and addons is not None and bool(addons.controlnets)
+        return self.is_shared and progress.stage.denoises and addons is not None and bool(addons.controlnets)
 
     def may_delay(self, progress: Progress) -> bool:
         """Return True if the steps of ``progress`` may take longer than their cost: LoRAs are due, or servers busy."""
@@ -296,5 +295,5 @@ class StageAddons:
 
     def _count(self, request: Request, stage: Stage) -> int:
         """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""
-        has_nets = self.is_service and request.addons is not None and stage.component in (WHOLE, DENOISER)
+        has_nets = self.is_service and request.addons is not None and stage.denoises
         return len(request.addons.controlnets) if has_nets and request.addons is not None else 0

@@ -67,7 +67,7 @@ class StageCosts:
         if not stages:
             stages = self._stages[steps] = self._own_stages(steps)
         if (steps, stages) not in self._checked:
-            denoised = [stage.steps for stage in stages if stage.component in (WHOLE, DENOISER)]
+            denoised = [stage.steps for stage in stages if stage.denoises]
             if denoised != [steps]:
                 raise self.run.policy_error(
                     "frontend" if request.plan.stages else "executor",
@@ -115,7 +115,7 @@ class StageCosts:
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):
             first_s = backend.begin((work,)).seconds
-        if component in (WHOLE, DENOISER):
+        if stage.denoises:
             step_s, joules = self._step(work, degree, batch)
         if component in (WHOLE, VAE):
             work.done = work.steps
@@ -124,7 +124,7 @@ class StageCosts:
             step_s = backend.component_s(component, work, degree)
         watts = self.gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         ends: tuple[float, ...] = ()
-        if component in (WHOLE, DENOISER):
+        if stage.denoises:
             ends = self._step_ends(request, work, batch)
             if self.feature_cache is not None:
                 reusing = self._reusing(request, Cost(step_s, step_s * watts), ends, batch)
@@ -184,7 +184,7 @@ class StageCosts:
     def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
         """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
         ends = tuple(self.backend.step_ends(work))
-        stages = [stage for stage in request.plan.stages if stage.component in (WHOLE, DENOISER)]
+        stages = [stage for stage in request.plan.stages if stage.denoises]
         if ends and (batch > 1 or len(stages) > 1):
             found = f"a batch of {batch} requests" if batch > 1 else f"a plan with {len(stages)} stages of steps"
             size = size_text(work.width, work.height, work.frames)

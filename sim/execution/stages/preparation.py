@@ -39,7 +39,7 @@ class Preparation:
         request, cluster, took_s = progress.request, self.run.cluster, 0.0
         model = request.model or ""
         lacks, is_charged = cluster.lacks(group, model), self._is_charged(progress, model, group.gpu.name)
-        has_addons = self.addons is not None and progress.stage.component in (WHOLE, DENOISER)
+        has_addons = self.addons is not None and progress.stage.denoises
         fetch_s = 0.0 if progress.group is not None else request.plan.fetch_s
         if not (self.forming_s or lacks or is_charged or has_addons or fetch_s):
             return 0.0  # as most launches
