@@ -353,11 +353,12 @@ class Engine:
         self.gauge("in_system", lambda _: self.in_system)
         self.gauge("queued", lambda _: self.waiting)
         self.gauge("busy", self.cluster.busy)
-        parts = {id(self.frontend): self.frontend.bind, id(scheduler): scheduler.bind}
-        # By part: one may be both scheduler and executor.
-        parts |= {id(self.executor): self.executor.bind} | {id(each): each.bind for each in self.controllers}
-        for bind in parts.values():
-            bind(self)
+        self.frontend.bind(self)
+        scheduler.bind(self)
+        if id(self.executor) != id(scheduler):  # one part may be both
+            self.executor.bind(self)
+        for controller in self.controllers:
+            controller.bind(self)
 
     # -- the path of a request -----------------------------------------------------------------------------------
 

@@ -117,3 +117,12 @@ class SharedServers(ControlNetPlacement):
         if request.row in self._active_rows:
             self._active_rows.remove(request.row)
             self._in_use -= Counter(requested_addons(self._run, request, "controlnet"))
+
+
+def refuse_feature_cache(placement: ControlNetPlacement | None) -> None:
+    """Raise ConfigError if ``placement`` has shared servers: a feature cache is not modelled beside them."""
+    if isinstance(placement, SharedServers):
+        raise ConfigError(
+            "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
+            "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
+        )

@@ -83,6 +83,7 @@ def calling_kind(parts: Mapping[str, object], out: int = 2) -> str | None:
     frame = sys._getframe(out)
     if is_ours(frame.f_globals["__name__"]):
         return None
+    # The last kind first: what is both scheduler and executor may do what an executor may.
     return next((kind for kind, part in list(parts.items())[::-1] if part is frame.f_locals.get("self")), None)
 
 

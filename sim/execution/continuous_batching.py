@@ -10,7 +10,7 @@ from annotated_types import Ge
 from mezzotint.backends.base import FREE, Cost, Work, WorkFailed
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.kernels import Kernels
-from mezzotint.sim.addons.shared_servers import SharedServers
+from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.addons.steps import WithAddons, require_priced
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH
@@ -75,11 +75,8 @@ class ContinuousBatching(Executor):
     """Preempted request -> id of the worker that holds its state, its slot, its steps left, and what preempted it."""
 
     def __post_init__(self) -> None:
-        if self.feature_cache is not None and isinstance(self.controlnet_placement, SharedServers):
-            raise ConfigError(
-                "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
-                "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
-            )
+        if self.feature_cache is not None:
+            refuse_feature_cache(self.controlnet_placement)
         if self.controlnet_placement is not None or self.lora_loading is not None or self.kernels is not None:
             placement, loading = self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             self.batching = WithAddons(self.batching, placement, loading, self.kernels or Kernels())

@@ -103,7 +103,8 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
     running = {worker.id: worker.running for worker in run.cluster.workers if worker.running}
     roles = run.cluster.roles()
     emptied = [role for role in run.last_order if role in run.models and role not in roles]
-    open_requests, kind = arrived - ended, error_of("")
+    open_requests = arrived - ended
+    kind: type[ConfigError] | type[SimulationError] = SimulationError
     if running:
         workers = ", ".join(map(str, list(running)[:8])) + (", ..." if len(running) > 8 else "")
         held = f"{part_name(run.parts, 'executor')} holds {sum(running.values())} requests on the workers {workers}"

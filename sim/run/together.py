@@ -1,4 +1,4 @@
-"""How parts work together: the scheduler, a policy for each pool, and refusals of pairs that no part can see."""
+"""Parts together: the scheduler, a group policy for each pool, and refusals of pairs that no part can see."""
 
 from collections.abc import Mapping, Sequence
 

@@ -50,14 +50,14 @@ from typing import Literal
 from mezzotint.backends.base import FREE, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
-from mezzotint.sim.addons.shared_servers import SharedServers
+from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
-from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
+from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, Request
 from mezzotint.sim.core.worker import DOWN, Worker
@@ -252,11 +252,7 @@ class Stages(Executor, Scheduler):
                 f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose another, such as "
                 "group_policy=rounds"
             )
-        if isinstance(self.controlnet_placement, SharedServers):
-            raise ConfigError(
-                "feature_cache: found controlnet_placement=shared, and how rarely steps that reuse features call the "
-                "ControlNet servers is not modelled; add feature_cache=none or controlnet_placement=service"
-            )
+        refuse_feature_cache(self.controlnet_placement)
         feature_cache.bind(run)
 
     def _view(self, gpu: Gpu) -> View:
@@ -876,7 +872,7 @@ class Stages(Executor, Scheduler):
         Returns:
             The cost of restoring the weights of a GPU of ``group``.
         """
-        if self._addons is None or stage.component not in (WHOLE, DENOISER):
+        if self._addons is None or not stage.denoises:
             return FREE
         costs, degree = self._costs[group.gpu.name], len(group.gpus)
         watts = costs.cost(progress.request, stage, degree).watts / degree

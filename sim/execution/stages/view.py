@@ -37,7 +37,7 @@ class Claims(list[int]):
 
 @dataclass(slots=True)
 class Known:
-    """What is known of the present stage of a request.
+    """Knowledge of the present stage of a request.
 
     Attributes:
         costs: estimated costs by parallel degree, as far as they were asked for and cannot change.

@@ -41,6 +41,11 @@ class Pool:
         return is_of_kind and (self.model is None or in_role(self.run.models, worker.role).name == self.model)
 
     @property
+    def gpus(self) -> int:
+        """Number of GPUs of this pool now."""
+        return sum(map(self.has, range(len(self.workers))))
+
+    @property
     def waiting(self) -> Mapping[Progress, None]:
         return {progress: None for progress in self.view.waiting if progress in self.requests}
 
@@ -56,8 +61,8 @@ class Pool:
         return [gpu for gpu in self.view.idle() if self.has(gpu)]
 
     def degrees(self, progress: Progress) -> Sequence[int]:
-        gpus = sum(map(self.has, range(len(self.workers))))
-        return [degree for degree in self.view.degrees(progress) if degree <= max(1, gpus)]
+        gpus = max(1, self.gpus)
+        return [degree for degree in self.view.degrees(progress) if degree <= gpus]
 
     def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
         return self.view.cost(progress, degree, stage, batch)
@@ -162,7 +167,7 @@ def _first_to_finish(pools: Sequence[Pool], progress: Progress) -> tuple[Pool, f
         except BackendError as unknown:
             error = unknown
             continue
-        gpus = sum(map(pool.has, range(len(pool.workers))))
+        gpus = pool.gpus
         finish_s = (sum(pool.requests.values()) + alone_s) / gpus if gpus else float("inf")
         if finish_s < first_s:
             best, first_s, seconds = pool, finish_s, alone_s

@@ -58,7 +58,7 @@ class WaitingWorth(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a decision left: the idle GPUs, whether there was pressure, and when a pause becomes too long."""
+    """The state after a decision: the idle GPUs, whether there was pressure, and when a pause becomes too long."""
 
     idle: int
     is_pressed: bool

@@ -14,9 +14,8 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.stages.life import Stages
-from mezzotint.sim.protocols import NEVER, CostOf, GroupPolicy, Launch, Run, StageView, Stand
-from mezzotint.sim.scheduling.estimates import Scaled
-from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
+from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from tests.sim.execution.stages.test_life import StepByStep, Unsure
 from tests.sim.scheduling.group_policies.lab import (
     SIDES,
     STEP_S,
@@ -156,21 +155,6 @@ def test_round_holds_the_steps_that_end_in_it(tmp_path: Path) -> None:
         tick_s = first_s + 2.5 * (np.floor((from_s - first_s) / 2.5 + 1e-9) + 1)
         assert steps == 1 or until_s <= tick_s + 1e-9
     assert max(steps for *_, steps in spans(engine)) > 1
-
-
-class StepByStep(EarliestDeadline):
-    """Decides at every boundary."""
-
-    def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
-        return NEVER
-
-
-class Unsure(Scaled):
-    """Perfect estimates that are not known to be; the preemption of a class then decides at every boundary."""
-
-    def bind(self, run: Run, cost: CostOf) -> None:
-        super().bind(run, cost)
-        self.are_exact = False
 
 
 @pytest.mark.parametrize("system", ["edf-best-fit", "preempt-class"])
