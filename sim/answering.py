@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mezzotint.sim.core.clock import COMPLETION, INSERTION
 from mezzotint.sim.core.plan import WHOLE, Plan
-from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.metrics.recorder import HANDLING
 from mezzotint.sim.protocols import AttemptLog, FrontEnd, RequestColumn, Run
 
@@ -52,9 +52,9 @@ class Answering:
         if run.handling.has_after:
             self._column = run.add_column(HANDLING, default=0.0)
 
-    def delays(self, request: Request) -> bool:
-        """Return True if ``request``, which completed, ends later: its image is judged, or its answer takes time."""
-        if request is self._answered:
+    def delays(self, request: Request, outcome: int) -> bool:
+        """Return True if ``request`` ends later: it completed, and its image is judged or its answer takes time."""
+        if outcome != COMPLETED or request is self._answered:
             return False
         if self._log is not None:
             self._end_try(request, self._log)

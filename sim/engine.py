@@ -5,7 +5,8 @@ may take time. It enters (``_enter``): a plan without a model is answered from t
 scheduler. This names a worker at once, or keeps the request until a worker with capacity pulls it (``pull``). The
 executor accepts it, and calls ``end`` once. A completed image enters the cache after all completions of the instant
 (``_insert``), and the last end stops the run (``_stop``). A cascade may have the request enter again, and handling ends
-it later (mezzotint.sim.answering); a request lost with its GPU enters again by ``requeue``.
+it later (mezzotint.sim.answering); a request lost with its GPU enters again by ``requeue``. A client may hold a request
+back, give it up and send it again (mezzotint.sim.client).
 
 The engine owns the clock; the parts make the decisions. Every part is bound to the run once, before the clock starts
 (``bind``). The engine is that run: its public methods are described in mezzotint.sim.protocols.Run.
@@ -28,6 +29,7 @@ import simpy
 
 from mezzotint.backends.base import Asset, Backend, BackendError, Work
 from mezzotint.sim.answering import Answering, is_cascade
+from mezzotint.sim.client.tries import Tries
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
 from mezzotint.sim.core.culprit import (
@@ -52,7 +54,7 @@ from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from mezzotint.sim.metrics.recorder import LOADS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
-from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.sim.protocols import Client, Controller, Executor, FrontEnd, Scheduler
 
 RESULTS_VERSION = 4
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
@@ -73,14 +75,15 @@ class Engine:
         handling: the seconds of a request that need no GPU.
         seed: the run's seed; every random stream is spawned from it by name.
         sample_s: seconds between rows of the time series.
+        client: sends the requests; None sends each as it is due, and waits for ever.
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_actors", "_addons", "_admit", "_answering", "_area_s", "_arrivals", "_arrived_callbacks", "_ended",
+        "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_detour", "_ended",
         "_ended_at_sample", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
-        "_limit_s", "_lost", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
-        "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_unsearched", "_width", "_write",
-        "arrived", "assume", "backend", "clock", "cluster", "controllers", "executor", "frontend", "gauge",
+        "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
+        "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_tries", "_unsearched", "_width",
+        "_write", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers", "executor", "frontend", "gauge",
         "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s",
         "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
@@ -100,6 +103,7 @@ class Engine:
         handling: Handling = NO_HANDLING,
         controllers: Sequence[Controller] = (),
         sample_s: float = 60.0,
+        client: Client | None = None,
     ) -> None:
         self.clock = Clock()
         self.workload = workload
@@ -111,11 +115,13 @@ class Engine:
         self.scheduler = scheduler
         self.executor = executor
         self.controllers = controllers
+        self.client = client
         self.seed = seed
         self.handling = handling
         self.sample_s = sample_s
         self.rows = workload.rows
-        self.record = RunRecord(RequestColumns(self.rows, [model.name for model in models.values()], workload.preload))
+        rows = self.rows * workload.max_tries
+        self.record = RunRecord(RequestColumns(rows, [model.name for model in models.values()], workload.preload))
         self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
         self.arrived = 0
         self.lookups = 0
@@ -138,8 +144,9 @@ class Engine:
         self._open_loop = len(times) == self.rows
         self._times = times
         self._pending_rows = iter(range(self._first, self._first + self.rows))
-        self._plans = array("q", bytes(8 * self.rows))
-        self._arrivals = None if self._open_loop else times + array("d", bytes(8 * (self.rows - len(times))))
+        self._plans = array("q", bytes(8 * rows))
+        is_known = self._open_loop and client is None
+        self._arrivals = None if is_known else times + array("d", bytes(8 * (rows - len(times))))
         self._arrived_callbacks = [controller.arrived for controller in controllers]
         self._write = self.record.request_columns.end
         if serves_videos(workload, models):
@@ -152,9 +159,13 @@ class Engine:
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
         self._admit = frontend.admit if not handling.before_s else self._admit_later
-        self._answering: Answering | None = None
+        self._detour: Callable[[Request, int], bool] | None = None
         if is_cascade(frontend) or handling.has_after:
-            self._answering = Answering(self, frontend, self._offer_again)
+            self._detour = Answering(self, frontend, self._offer_again).delays
+        self._next, self._tries = scheduler.next, None
+        if client is not None:
+            self._tries = tries = Tries(self, client, self._detour, self._request_ended)
+            self._detour, self._next, self._request_ended = tries.end_given_up, tries.next, tries.request_ended
         self._parts: dict[str, object] = {"frontend": frontend, "scheduler": scheduler, "executor": executor}
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
@@ -324,7 +335,10 @@ class Engine:
             for worker in self.cluster.workers:
                 self.pull(worker)
             if self.rows:
-                self.clock.feed(self._times, ARRIVAL, self._arrive, self._scheduled())
+                if self._tries is None:
+                    self.clock.feed(self._times, ARRIVAL, self._arrive, self._scheduled())
+                else:
+                    self.clock.feed(self._times, ARRIVAL, self._tries.due, self._pending_rows)
                 # From the first arrival on, and before it (test_sample_precedes_the_arrivals_of_its_instant).
                 self.clock.at(self._times[0], CONTROL, self._sample)
                 self.clock.run()
@@ -359,6 +373,8 @@ class Engine:
             self.executor.bind(self)
         for controller in self.controllers:
             controller.bind(self)
+        if self._tries is not None:
+            self._tries.bind()
 
     # -- the path of a request -----------------------------------------------------------------------------------
 
@@ -409,6 +425,8 @@ class Engine:
 
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now
+        if self._tries is not None and self._tries.drops(request):
+            return
         if request.model is None:
             if request.plan.source == MISSING:
                 what = f"planned for row {request.row} neither a model nor an artifact as the answer; call Run.assign"
@@ -433,7 +451,7 @@ class Engine:
 
     def pull(self, worker: Worker) -> None:
         while worker.open and worker.running < worker.max_batch:
-            request = self.scheduler.next(worker, self.clock._now)
+            request = self._next(worker, self.clock._now)
             if request is None:
                 if worker.open:  # next() may have disbanded it or changed its role
                     self.cluster.mark_free(worker)
@@ -476,14 +494,21 @@ class Engine:
             return
         raise self.policy_error("frontend", f"planned for row {request.row} {what}")
 
+    @property
+    def may_give_up(self) -> bool:
+        return self.client is not None and self.client.gives_up and self.client.cancellation != "never"
+
+    def is_given_up(self, request: Request) -> bool:
+        return self._tries is not None and self._tries.is_given_up(request)
+
     def keep_artifact(self, request: Request, work: Work) -> None:
         request.made = work.made
         if work.quality is not None:
             self.record.request_columns.quality[request.row] = work.quality
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
-        # Before the record is written: it may end later, or go on with another try.
-        if self._answering is not None and outcome == COMPLETED and self._answering.delays(request):
+        # Before the record is written: it may end later, go on with another try, or have been given up.
+        if self._detour is not None and self._detour(request, outcome):
             return
         clock, write = self.clock, self._write  # reading and then calling is faster than calling an attribute
         now_s = clock._now
@@ -502,7 +527,9 @@ class Engine:
             self._request_ended(request, now_s)
         if outcome == COMPLETED and self.frontend.completed(request):
             clock.at(now_s, INSERTION, self._insert, request)
-        if self._ended == self.rows:
+        if self._tries is not None:
+            self._tries.ended(request, outcome)
+        elif self._ended == self.rows:
             # After whatever else the instant holds: its insertions and controllers are part of the run
             # (test_each_admission_policy_keeps_the_images_it_names).
             self.clock.at(now_s, LAST, self._stop)
@@ -513,12 +540,46 @@ class Engine:
                 self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
                 break
 
+    # -- for clients (mezzotint.sim.client.tries) ----------------------------------------------------------------------
+
+    def arrive(self, request: Request, first: Request | None) -> None:
+        assert self._arrivals is not None
+        now_s = self._arrivals[request.row - self._first] = request.arrival_s
+        if first is None:
+            self._arrive(request)
+            return
+        self._area_s -= now_s
+        self.arrived += 1
+        request.addons, plan = first.addons, first.plan
+        # No front end looks for another artifact, and the lookup counts once, with the first try.
+        self.assign(request, plan._replace(lookup=0) if plan.lookup else plan)
+        if request.skipped:
+            self._plans[request.row - self._first] = self._skip_code(request)
+        for arrived in self._arrived_callbacks:
+            arrived(request, now_s)
+        took_s = plan.search_s + self.handling.before_s
+        self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+
+    def next_due(self, due: Callable[[int], None]) -> None:
+        for row in () if self._open_loop else self._pending_rows:
+            self.clock.at(self.clock._now + self._think_s, ARRIVAL, due, row)
+            break
+
+    def insert_later(self, request: Request) -> None:
+        self.clock.at(self.clock._now, INSERTION, self._insert, request)
+
+    def stop_if_over(self) -> None:
+        if self._ended == self.rows:
+            self.clock.at(self.clock._now, LAST, self._stop)
+
     def _write_video(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         self.record.request_columns.end(request, now_s, outcome, reason)
         self._frames[request.row] = request.frames
 
     def _insert(self, request: Request) -> None:
-        self.frontend.insert(request, self.clock._now)
+        made = request if self._tries is None else self._tries.artifact_of(request)
+        if made is not None:
+            self.frontend.insert(made, self.clock._now)
 
     def _stop(self, _: None) -> None:
         """End the run after all other calls of the last request's instant; processes end too."""

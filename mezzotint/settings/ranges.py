@@ -50,3 +50,9 @@ Share = Annotated[float, Ge(0), Le(1)]
 
 SomeShare = Annotated[float, Gt(0), Le(1)]
 """A positive fraction."""
+
+Factor = Annotated[float, Ge(1), Le(1e6)]
+"""A factor of growth, 1 or more."""
+
+Tries = Annotated[int, Ge(0), Le(20)]
+"""Further tries of a request."""

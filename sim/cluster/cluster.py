@@ -108,6 +108,10 @@ class Cluster:
             self._move(worker, SERVICE)
             worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
 
+    def worker(self, worker_id: int) -> Worker:
+        beyond = worker_id - len(self._gpu_workers)
+        return self._groups[beyond] if beyond >= 0 else self._gpu_workers[worker_id]
+
     @property
     def gpus(self) -> int:
         return len(self._gpu_workers)
@@ -132,8 +136,7 @@ class Cluster:
         return [worker.gpu for worker in (*self._gpu_workers, *self._groups)]
 
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
-        beyond = worker_id - len(self._gpu_workers)
-        return self._groups[beyond].gpus if beyond >= 0 else (worker_id,)
+        return self.worker(worker_id).gpus
 
     def busy(self, now_s: float) -> int:
         busy = 0

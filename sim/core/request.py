@@ -26,6 +26,10 @@ class Addons(NamedTuple):
 NO_ADDONS = Addons()
 
 
+GIVEN_UP = "its client had given it up"
+"""Reason of an executor that stops a request; the record has that of the client."""
+
+
 @dataclass(slots=True, eq=False, init=False)
 class Request:
     """One request of the trace on its way through the system.

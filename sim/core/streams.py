@@ -23,6 +23,7 @@ PAIRS = "pairs"
 HITS = "declared hits"
 SCORES = "cascade.score"
 DISPATCH = "scheduler.dispatch"
+CLIENT = "client"
 SERVICE = "service {}"
 """For a production service whose add-ons are drawn (mezzotint.sim.papers.addons)."""
 

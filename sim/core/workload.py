@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -131,6 +131,8 @@ class Workload:
         column_codes: trace column -> a whole number for every trace row, (preload + rows,), equal where the values are;
             -1 where there is none. None without a trace.
         sampling: sampling parameters of each trace row; None if none change a cost.
+        max_tries: times that a client may send a request; each try has a row, and the columns above have them all
+            (mezzotint.sim.client.tries).
 
     Attributes:
         rows: number of served rows: trace rows ``preload`` to ``preload + rows - 1``.
@@ -152,6 +154,7 @@ class Workload:
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     column_codes: Callable[[str], NDArray[np.int32]] | None = None
     sampling: SamplingColumn | None = None
+    max_tries: int = 1
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)
     height: "array[int]" = field(init=False, repr=False)
@@ -161,7 +164,7 @@ class Workload:
     limit_s: "array[float]" = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.rows = len(self.shapes[0]) - self.preload
+        self.rows = (len(self.shapes[0]) - self.preload) // self.max_tries
         one = np.ones(len(self.shapes[0]), np.int32)
         width, height, steps, frames = (*self.shapes, one)[:4]
         self.has_videos = bool((frames > 1).any())
@@ -175,6 +178,28 @@ class Workload:
         if self.own_deadline_s is not None:
             limit_s = np.where(np.isnan(self.own_deadline_s), limit_s, self.own_deadline_s)
         self.limit_s = array("d", limit_s.tobytes())
+
+    def take(self, rows: NDArray[np.int64], arrival_s: NDArray[np.float64]) -> "Workload":
+        """Return the workload of these rows, in this order; those that only fill caches are among them.
+
+        Args:
+            arrival_s: when the served ones arrived; of an open loop, its schedule from now on.
+        """
+        is_closed = len(self.schedule.times) < self.rows
+        sampling = self.sampling
+        width, height, steps, frames = (
+            np.asarray(getattr(self, name))[rows] for name in ("width", "height", "steps", "frames")
+        )
+        return replace(
+            self,
+            schedule=self.schedule if is_closed else replace(self.schedule, times=arrival_s),
+            shapes=(width, height, steps, frames),
+            standalone=StandaloneLatency(self.standalone.denoise_s[rows], self.standalone.total_s[rows]),
+            own_deadline_s=None if self.own_deadline_s is None else self.own_deadline_s[rows],
+            priority=array("i", np.asarray(self.priority)[rows].tobytes()),
+            sampling=None if sampling is None else replace(sampling, codes=sampling.codes[rows]),
+            max_tries=1,
+        )
 
     def guard(self) -> None:
         """Make the columns read-only, where a class from outside the package sees them."""

@@ -17,7 +17,7 @@ from mezzotint.sim.core.clock import COMPLETION, DISPATCH
 from mezzotint.sim.core.culprit import caller, class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import MISSING
-from mezzotint.sim.core.request import FAILED, Request
+from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.workload import check_equal_steps
 from mezzotint.sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
 from mezzotint.sim.execution.same_size import SameSizeSteps
@@ -138,6 +138,33 @@ class ContinuousBatching(Executor):
             self.batching.request_lost(worker, request)
         return lost
 
+    def stop(self, request: Request, now_s: float) -> None:
+        worker_batch = self._worker_batches.get(request.worker)
+        if worker_batch is None:
+            return
+        if request in worker_batch.joining:
+            worker_batch.joining.remove(request)
+            self._run.end(request, FAILED, GIVEN_UP)
+            self._run.cluster.release(worker_batch.worker)
+            return
+        worker_batch.stopping.append(request)
+        if worker_batch.planned_steps:
+            self._interrupt(worker_batch)
+
+    def _stop(self, worker_batch: WorkerBatch) -> None:
+        """At a step boundary: end a request that its client has given up, with its share of the steps so far."""
+        request = worker_batch.stopping.pop(0)
+        slot = next((slot for slot in worker_batch.slots if slot.request is request), None)
+        # Else it was decoded or has failed, or its last step ended just now: then it goes on to its end.
+        if slot is not None and request.steps_left > 0:
+            worker_batch.slots.remove(slot)
+            worker_batch.boundary_pending = bool(worker_batch.slots)
+            self.batching.request_lost(worker_batch.worker, request)
+            self._record_request(worker_batch, slot, FREE, FREE)
+            self._run.end(request, FAILED, GIVEN_UP)
+            self._run.cluster.release(worker_batch.worker)
+        self._advance(worker_batch)
+
     def interrupt(self, worker: Worker) -> None:
         worker_batch = self._worker_batches.get(worker.id)
         if worker_batch is not None:
@@ -231,6 +258,9 @@ class ContinuousBatching(Executor):
 
     def _advance(self, worker_batch: WorkerBatch) -> None:
         """At a step boundary: finish a completed request, else admit one, else call the scheduler, else step on."""
+        if worker_batch.stopping:
+            self._stop(worker_batch)
+            return
         for slot in worker_batch.slots:
             # First requests that leave, whose slots then count as free; then requests that join; then the scheduler,
             # which sees both.

@@ -1,13 +1,14 @@
 """Sequential execution: a worker runs one request after another, from load to decode (batch size 1)."""
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mezzotint.backends.base import Work, WorkFailed, standalone_cost
 from mezzotint.sim.addons.assets import addons
 from mezzotint.sim.core.clock import COMPLETION, Clock
-from mezzotint.sim.core.plan import Plan
-from mezzotint.sim.core.request import FAILED, Request
+from mezzotint.sim.core.plan import MISSING, Plan
+from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.execution.loading import (
     DoesNotFit,
     cancel_due,
@@ -20,6 +21,7 @@ from mezzotint.sim.execution.loading import (
 from mezzotint.sim.execution.speedup import Speedup, speedup_of
 from mezzotint.sim.metrics.recorder import STEP_SHARE
 from mezzotint.sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
+from mezzotint.sim.protocols.execution import TOLERANCE
 
 
 class RequestCost(NamedTuple):
@@ -171,6 +173,37 @@ class Sequential(Executor):
             self._run, worker, request.start_s, until_s, request.energy_j + joules_of(worker, loads or [])
         )
         return [request]
+
+    def stop(self, request: Request, now_s: float) -> None:
+        """See Executor. The steps are taken as equal, and all other work of the request as after them."""
+        if request.worker == MISSING:
+            return
+        worker = self._cluster.worker(request.worker)
+        due = worker.due
+        if due is None or due[3] != self._complete:
+            return  # it waits for its answer, or fails after its loads
+        _, _, loads = due[4]
+        steps = request.steps - request.skipped
+        from_s = request.start_s + request.load_s + request.plan.fetch_s
+        step_s = request.denoise_s / steps
+        ran = max(math.ceil((now_s - from_s) / step_s - TOLERANCE), 0)
+        until_s = max(from_s + ran * step_s, now_s)
+        if ran >= steps or not self._clock.cancel(due):
+            return
+        in_full_s, request.decode_s, request.denoise_s = due[0] - from_s, 0.0, ran * step_s
+        request.energy_j *= (until_s - from_s) / in_full_s
+        if self._share is not None:
+            self._share[request.row] = request.denoise_s * len(worker.gpus)
+        worker.due = self._clock.at(until_s, COMPLETION, self._stopped, (worker, request, loads))
+
+    def _stopped(self, ended: tuple[Worker, Request, Loads | None]) -> None:
+        worker, request, loads = ended
+        from_s, until_s = request.start_s, self._clock._now
+        if loads:
+            from_s, _ = record_loads(self._run, worker, loads, from_s, until_s)
+        self._cluster.record_busy(worker, from_s, until_s, "lost", request.energy_j, 1, request.row)
+        self._run.end(request, FAILED, GIVEN_UP)
+        self._cluster.release(worker)
 
     def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
         work = self._run.work(request)

@@ -103,6 +103,7 @@ class WorkerBatch:
         slots: the running requests; those in ``joining`` take a slot at the next boundary.
         working: True if the next event of this batch is on the clock or being handled.
         boundary_pending: True if the next boundary has work to do (Steps.boundary, or ``overhead_s`` to charge).
+        stopping: requests to end at the next boundary, since their clients gave them up.
         callback, steps_until: the scheduler's callback (at_boundary), and the steps until it may decide something.
         registered_s, in_callback: when the callback was registered, and True while a callback runs.
         run_start_s, planned_steps: start and length of the present run of steps at ``step_costs``; 0 steps is no run.
@@ -117,6 +118,7 @@ class WorkerBatch:
     totals: BatchTotals = field(default_factory=BatchTotals)
     slots: list[Slot] = field(default_factory=list)
     joining: deque[Request] = field(default_factory=deque)
+    stopping: list[Request] = field(default_factory=list)
     working: bool = False
     boundary_pending: bool = False
     run_start_s: float = 0.0

@@ -110,6 +110,11 @@ class AttemptLog:
             if self.row[at] == row:
                 self.stage[at] = MISSING
 
+    def renumber(self, row_of: NDArray[np.int64]) -> None:
+        """Give every attempt of a row the number that ``row_of`` has for it."""
+        self.row = [int(row_of[row]) for row in self.row]
+        self._kept = {int(row_of[row]): count for row, count in self._kept.items()}
+
     def of_last_try(self) -> NDArray[np.bool_]:
         """Return True for each attempt of the last try of its request."""
         return np.arange(len(self)) >= np.array([self._kept.get(row, 0) for row in self.row], np.int64)

@@ -287,6 +287,7 @@ def _traffic(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     )
     unused += _distinct(f"its column {printable(name)}" for name in columns.get("left_out") or ())
     parts = [arrivals_text(config.get("arrivals") or {}), *([f"its {_all_of(used)}"] if used else [])]
+    parts += _client(config.get("client") or {})
     text = f"{printable(str(trace.get('name') or 'trace'))}: {', '.join(parts)}"
     return f"{text}; not used: {_all_of(unused)}" if unused else text
 
@@ -301,6 +302,20 @@ def arrivals_text(arrivals: Mapping[str, Any]) -> str:
     if not kind:
         return "arrivals not recorded"
     return f"{in_words(kind)} arrivals{speed}"
+
+
+def _client(client: Mapping[str, Any]) -> list[str]:
+    """Say what the client of a run does; nothing without one."""
+    found = []
+    if (limit := client.get("max_in_flight")) is not None:
+        found.append(f"at most {limit:,} in flight (no open loop)")
+    if (timeout_s := client.get("timeout_s")) is not None:
+        found.append(f"given up after {duration(timeout_s)}")
+    if retries := client.get("max_retries"):
+        found.append(f"up to {retries} retries")
+    if (hedge_s := client.get("hedge_after_s")) is not None:
+        found.append(f"a second try after {duration(hedge_s)}")
+    return found
 
 
 def in_words(name: str) -> str:
@@ -353,9 +368,14 @@ def _short_load(summary: Mapping[str, Any]) -> str:
 
 def _goodput(summary: Mapping[str, Any]) -> str:
     parts = []
-    for name, limit in (summary["slo"] or {}).items():
+    client = summary.get("client") or {}
+    # Of requests, not of tries, and from the instant at which they were due.
+    for name, limit in (client.get("slo") or summary["slo"] or {}).items():
         if (rate := limit.get("goodput_rpm")) is not None:
             parts.append(f"{_rate(rate)} a minute within {'their own deadlines' if name == OWN else name}")
+    if (wasted_s := client.get("wasted_gpu_s")) and parts:
+        share = percent(wasted_s / summary["gpu"]["seconds"])
+        parts.append(f"{share} of the GPU-seconds spent on requests that were given up")
     return ", ".join(parts) or ("not recorded" if summary["slo"] else "no limit was set")
 
 

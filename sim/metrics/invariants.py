@@ -266,7 +266,7 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
     stepped = on_gpu & (columns["steps"] > columns["skipped"]) & (run.workload.standalone.denoise_s[head] > 0)
     shared = columns[STEP_SHARE if STEP_SHARE in columns else "denoise_s"]
     run_steps = columns["steps"] - columns["skipped"]
-    standalone = run.workload.standalone.denoise_s[head] / columns["steps"]
+    standalone = run.workload.standalone.denoise_s[head] / np.maximum(columns["steps"], 1)  # 0: never sent
     bad = _first(stepped & ~(np.minimum(denoise_s, shared) > MIN_STEP_SHARE * run_steps * standalone))
     if bad is not None:
         steps = run_steps[bad]

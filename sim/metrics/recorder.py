@@ -19,6 +19,9 @@ BATCH_MEAN, STEP_SHARE = "batch_mean", "step_share_s"
 """Columns of executors that batch: the mean batch size of a request's steps, and its share of their GPU seconds. If
 none is declared, every request ran its steps alone."""
 
+WASTED = "wasted"
+"""Log of the GPU-seconds that requests took which their clients had given up, at the end of that work."""
+
 HANDLING = "handling_s"
 """Column of runs with handling: seconds from the image to the answer."""
 

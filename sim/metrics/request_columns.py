@@ -67,6 +67,10 @@ IMAGE = "image"
 """Declared column: number of its image in a request that was split into one for each, from 1."""
 
 
+TRY = "try"
+"""Declared column: number of the try, from 1, where a client may send a request again."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
     """Column that one part declares and writes, by trace row.
@@ -137,6 +141,24 @@ class RequestColumns:
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return the column ``name``, (rows,), as a view."""
         return self.declared[name].values if name in self.declared else self._columns[name]
+
+    def take(self, places: NDArray[np.int64], row_of: NDArray[np.int64]) -> "RequestColumns":
+        """Return the records at ``places``, in this order.
+
+        Args:
+            row_of: the row of each trace row now; MISSING of those that are left out.
+        """
+        taken = RequestColumns(len(places), list(self.model_code), self.first)
+        taken._records[:] = self._records[places]
+        source = taken["source"]
+        source[:] = np.where(source >= 0, row_of[np.maximum(source, 0)], source)
+        taken.reasons = {int(row_of[row]): reason for row, reason in self.reasons.items()}
+        taken.declared = {
+            name: DeclaredColumn(column.values[places], self.first, column.public, column.total)
+            for name, column in self.declared.items()
+        }
+        taken.quality = taken.declared["quality"]
+        return taken
 
     def contiguous(self) -> Self:
         """Return these columns with each in memory of its own, which takes half the time to compute with."""

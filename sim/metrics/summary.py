@@ -21,10 +21,10 @@ from mezzotint.sim.core.plan import DECLARED, LOOKUPS, MISSING
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
 from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.metrics.attempts import AttemptLog
-from mezzotint.sim.metrics.cost import PaidService, cost
+from mezzotint.sim.metrics.cost import PaidService, cost, gpu_price
 from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate, above_one
-from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, RunRecord
+from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, WASTED, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
 from mezzotint.sim.metrics.warmup import MIN_PERIODS, Warmup
@@ -52,6 +52,7 @@ def summarise(
     run: Run,
     record: RunRecord,
     trace: Trace,
+    source_ages_s: Reals,
     columns: Mapping[str, Any],
     *,
     seed: int,
@@ -64,10 +65,12 @@ def summarise(
     services: Mapping[str, PaidService],
     alpha: float | None,
     judged: QualityEstimate | None,
+    seen: Mapping[str, NDArray[np.float64]],
 ) -> dict[str, Any]:
     """Return the contents of summary.json for a finished run, as plain Python values; null if a key does not apply.
 
     Args:
+        source_ages_s: as from ``source_age_trace_s``, (rows,).
         columns: columns of the trace that decide the results, and the others.
         simulate_s, cpu_s: wall and processor time of the simulation.
         warmup: head of the run that is not measured.
@@ -75,6 +78,7 @@ def summarise(
         services: paid services beside the GPUs, by name.
         alpha: share of the full run's quality that the selector's thresholds keep; None without a selector.
         judged: estimated quality of simulated images; None if a live backend made them.
+        seen: what clients saw, as of Client.seen; empty without a client.
     """
     view = MeasuredWindow(run, record, warmup.rows)
     cluster = run.cluster
@@ -91,7 +95,7 @@ def summarise(
             of_kind = "" if len(counts) == 1 else f" ({gpu.name})"
             record.assume(f"GPU power{of_kind}, at work and idle [W]", [gpu.active_w, gpu.idle_w], gpu.source)
     completed, images = view.completions(), view.completions(of="images")
-    offered = view.load(gpus)
+    offered = view.load(gpus, bool(seen) and bool((seen["sent_s"] > seen["due_s"]).any()))
     cost_usd = cost(record, counts, services, view.span_s, images, off_s[1])
     return {
         "schema": SCHEMA,
@@ -123,8 +127,7 @@ def summarise(
         **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
         "slo": view.limits(slo, offered["offered_rpm"]),
-        "cache": view.cache()
-        | {"source_age_trace_s": median_and_p90(source_age_trace_s(record.request_columns, trace)[warmup.rows :])},
+        "cache": view.cache() | {"source_age_trace_s": median_and_p90(source_ages_s[warmup.rows :])},
         "addons": view.addons(),
         "gpu": {
             "count": gpus,
@@ -136,6 +139,7 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
+        **({"client": view.client(seen, slo, counts)} if seen else {}),
         **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
@@ -328,15 +332,60 @@ class MeasuredWindow:
         latency_s = np.maximum.reduceat(self.latency_s, begins)[np.logical_and.reduceat(self.completed, begins)]
         return {"split": {"completed": len(latency_s), "latency_s": spread(latency_s)}}
 
-    def load(self, gpus: int) -> dict[str, Any]:
-        """Return the verdict on the load: offered, served, and whether requests pile up."""
+    def client(
+        self, seen: Mapping[str, NDArray[np.float64]], slo: Sequence[Limit], gpus: Mapping[Gpu, int]
+    ) -> dict[str, Any]:
+        """Return what clients saw of the requests whose first try is measured; tries are requests of the server.
+
+        Latencies, shares over a limit and goodput count from the instant at which a request was due.
+
+        Args:
+            seen: as of Client.seen.
+            gpus: number of GPUs of each kind.
+        """
+        measured = seen["sent_s"] >= self.start_s
+        due_s, sent_s, answered_s, tries, hedges, standalone_s = (column[measured] for column in seen.values())
+        answered, count = np.isfinite(answered_s), len(due_s)
+        latency_s, span_s = answered_s - due_s, self.end_s - float(due_s.min())
+        limits: dict[str, Any] = {}
+        for limit in slo:
+            limit_s = limit.value * (standalone_s if limit.unit == "x" else 1.0)
+            good = answered & (latency_s <= limit_s * (1 + 1e-9))
+            limits[str(limit)] = {
+                "violation_rate": float(1 - good.mean()), "goodput_rpm": _ratio(60 * int(good.sum()), span_s),
+            }  # fmt: skip
+        wasted: dict[str, float | None] = {}
+        if WASTED in self._record.logs:
+            _, gpu_s = self._record.logs[WASTED].inside(self.start_s, self.end_s)
+            prices = [gpu_price(gpu) for gpu in gpus]
+            usd_per_h = prices[0].usd_per_gpu_h if len(prices) == 1 and prices[0] is not None else None
+            wasted = {"wasted_gpu_s": gpu_s, "wasted_usd": None if usd_per_h is None else usd_per_h * gpu_s / 3600}
+        return {
+            "requests": count,
+            "answered": int(answered.sum()),
+            "retries": int((tries - hedges - 1).sum()),
+            "hedges": int(hedges.sum()),
+            "tries_per_request": float(tries.mean()),
+            "latency_s": spread(latency_s[answered]),
+            "held_back_s": spread(sent_s - due_s),
+            "answered_rpm": _ratio(60 * int(answered.sum()), span_s),
+            "slo": limits,
+            **wasted,
+        }
+
+    def load(self, gpus: int, is_held_back: bool) -> dict[str, Any]:
+        """Return the verdict on the load: offered, served, and whether requests pile up.
+
+        Args:
+            is_held_back: True if a client sent requests only as others ended.
+        """
         run, counts = self._run, self._run.cluster.gpu_counts()
         return load(
             self._record.request_columns,
             self.start_s,
             lambda edges: self._record.usage_log.idle_s(edges, counts, gpus),
             gpus,
-            is_closed=len(run.workload.schedule.times) < run.workload.rows,
+            is_closed=is_held_back or len(run.workload.schedule.times) < run.workload.rows,
         )
 
     def state(self, warmup: Warmup, periods_s: Mapping[str, float]) -> dict[str, Any]:

@@ -55,6 +55,12 @@ class UsageLog:
         # Spans that have not begun go altogether; the others keep their order.
         self.buffer[:] = spans[begun | ~ahead].tobytes()
 
+    def renumber(self, row_of: NDArray[np.int64]) -> None:
+        """Give every span of a row the number that ``row_of`` has for it."""
+        spans = self.spans().copy()
+        spans["row"] = np.where(spans["row"] >= 0, row_of[np.maximum(spans["row"], 0)], spans["row"])
+        self.buffer[:] = spans.tobytes()
+
     def off_s(self, start_s: float, end_s: float, gpus_per_instance: int = 1) -> float:
         """Return the GPU-seconds in [start_s, end_s] of instances that were off, so that nobody paid for them."""
         inside_s = [

@@ -12,6 +12,7 @@ own is made known with ``mezzotint run --plugin my_module --config-dir my_yaml``
 - GroupPolicy, Estimates (``group_policy=``, ``estimates=``): the GPUs of each stage, chosen anew at step boundaries.
 - Steps, FeatureCache (``batching=``, ``feature_cache=``): the stage costs of continuous batching.
 - Admission, Eviction, Selector, MatchPredictor (``admission=``, ...): what is stored, evicted and reused.
+- Client (``client=``): when a request is sent, how long its answer is waited for, and whether it is sent again.
 - Controller, Allocation (``controller=``, ``allocation=``): the roles of GPUs.
 - ControlNetPlacement, LoraLoading, LoraFetch (``controlnet_placement=``, ...): add-ons.
 """
@@ -32,6 +33,7 @@ from mezzotint.sim.protocols.cache import (
     Selector,
     Watcher,
 )
+from mezzotint.sim.protocols.client import Cancellation, Client, Sender
 from mezzotint.sim.protocols.cluster import Cluster
 from mezzotint.sim.protocols.control import Allocation, Controller
 from mezzotint.sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
@@ -59,8 +61,10 @@ __all__ = [
     "Asset",
     "AttemptLog",
     "BatchQueues",
+    "Cancellation",
     "CascadeFrontEnd",
     "Change",
+    "Client",
     "Cluster",
     "ControlNetPlacement",
     "Controller",
@@ -90,6 +94,7 @@ __all__ = [
     "Run",
     "Scheduler",
     "Selector",
+    "Sender",
     "StageCost",
     "StageView",
     "Stand",

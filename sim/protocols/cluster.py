@@ -35,6 +35,9 @@ class Cluster(Protocol):
         GPUs that are starting, leaving or off (Cluster.start_instance) are not among them.
         """
 
+    def worker(self, worker_id: int) -> Worker:
+        """Return the GPU or the group of this number (Worker.id)."""
+
     def roles(self) -> Sequence[str]:
         """Return the role of each of ``workers``: the one that it serves or is changing to."""
 

@@ -49,6 +49,14 @@ class Executor(Protocol):
             "failures=none"
         )
 
+    def stop(self, request: Request, now_s: float) -> None:
+        """Stop ``request``, which its client has given up, at its next step boundary, if it runs.
+
+        It ends then by Run.end, as failed, with its times and energy up to there. One that has run its last step goes
+        on to its end, and so does every request of an executor without this method.
+        """
+        return
+
 
 @runtime_checkable
 class Steps(Protocol):

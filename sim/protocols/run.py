@@ -184,6 +184,13 @@ class Run(Protocol):
     def pull(self, worker: Worker) -> None:
         """Fill the capacity of ``worker`` from the scheduler (Scheduler.next)."""
 
+    @property
+    def may_give_up(self) -> bool:
+        """True if clients may give requests up that the server may then drop."""
+
+    def is_given_up(self, request: Request) -> bool:
+        """Return True if its client has given ``request`` up, and the server may drop it when its turn comes."""
+
     def keep_artifact(self, request: Request, work: Work) -> None:
         """Keep the image or latents of a live backend, and their quality, from ``work`` with ``request``."""
 

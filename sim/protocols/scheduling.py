@@ -33,7 +33,8 @@ class Scheduler(Protocol):
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """Return the next request for ``worker``, which has capacity; None leaves it as it is.
 
-        The engine calls this when requests are released, and again until ``worker`` is full or None is returned.
+        The engine calls this when requests are released, and again until ``worker`` is full or None is returned. It
+        may drop a request whose client has given it up, and call again.
         """
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:

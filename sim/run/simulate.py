@@ -6,7 +6,7 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,14 @@ from mezzotint.sim.core.run_folder import (
 )
 from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
-from mezzotint.sim.core.workload import Shapes, SimilarityInputs, Workload, addon_bytes, standalone
+from mezzotint.sim.core.workload import (
+    Shapes,
+    SimilarityInputs,
+    StandaloneLatency,
+    Workload,
+    addon_bytes,
+    standalone,
+)
 from mezzotint.sim.engine import Engine, attribute_errors
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
@@ -50,7 +57,7 @@ from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
 from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
 from mezzotint.sim.metrics.warmup import find_warmup, first_requests, periods
-from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Scheduler, Selector
+from mezzotint.sim.protocols import Allocation, Client, Controller, Executor, FrontEnd, Scheduler, Selector
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
@@ -59,6 +66,7 @@ from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.run.together import check_roles, check_together, choose_scheduler, split_by_pool
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
+from mezzotint.sim.run.tries import Rows, keep_sent
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
@@ -194,6 +202,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     with tqdm(total=engine.rows, unit="req", desc=name, disable=None if progress else True) as bar:
         engine.progress = lambda ended: bar.update(ended - bar.n)
         simulate_s, cpu_s = engine.run()
+        sent = trace if engine.workload.max_tries == 1 else keep_sent(engine, trace)
         rows, periods_s = assembled.warmup, periods(engine.controllers)
         warmup = find_warmup(record.request_columns, periods_s) if rows is None else first_requests(rows)
         _check_completed(engine, warmup.rows)
@@ -211,6 +220,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         engine,
         record,
         trace,
+        source_age_trace_s(record.request_columns, sent),
         columns_read(trace, settings, engine),
         seed=engine.seed,
         simulate_s=simulate_s,
@@ -222,8 +232,9 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         services=settings.system.services,
         alpha=alpha,
         judged=judged,
+        seen={} if engine.client is None else engine.client.seen(),
     )
-    ids = trace.table.column("request_id")
+    ids = sent.table.column("request_id")
 
     def timeline(path: Path) -> None:
         cluster = engine.cluster
@@ -232,7 +243,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         write_timeline(record, path, names, cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
-    table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, trace))
+    table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, sent))
     attempts = None if record.attempts is None else record.attempts.table(ids)
     return Outcome(summary, table, series(record), saved_config(config), kept, attempts)
 
@@ -250,6 +261,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     scheduler = choose_scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
+    client: Client | None = parts.get("client", Client)
+    max_tries = 1 if client is None else client.max_tries
     check_together(controllers[0], controllers[1], frontend, scheduler, executor)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
@@ -290,11 +303,17 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     _check_left(trace, settings)
     images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
+        if max_tries > 1:
+            raise ConfigError(
+                "client: found one that sends a request again, beside images=requests, which makes each image a "
+                "request of its own; choose images=batch, or a client= with max_retries=0 and hedge_after_s=null"
+            )
         trace, schedule, image_number = split(trace, schedule, settings.preload)
         warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
+    rows = trace  # of the closure above: a trace, and not None
+    tries = Rows(len(trace), settings.preload, max_tries)
     for backend in backends:
-        backend.open(TraceInputs(trace))
-    rows = trace
+        backend.open(TraceInputs(tries.of_trace(trace)))
     shapes, native = shapes_of(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
     noted: list[Assumption] = []
@@ -313,21 +332,23 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
         split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
+    own_s = own_deadlines(trace.column("slo_s"), _pixels(shapes), settings.slo_by_size, full.total_s)
     engine = Engine(
         workload=Workload(
             schedule,
-            shapes,
-            full,
+            tuple(tries.of(column) for column in shapes),
+            StandaloneLatency(tries.of(full.denoise_s), tries.of(full.total_s)),
             use_model_shape=native,
             preload=settings.preload,
             deadline=first_limit.value if first_limit.unit == "x" else math.inf,
             deadline_s=math.inf if first_limit.unit == "x" else first_limit.value,
-            own_deadline_s=own_deadlines(trace.column("slo_s"), _pixels(shapes), settings.slo_by_size, full.total_s),
-            priority=array("i", np.maximum(trace.column("priority"), 0).astype(np.int32).tobytes()),
+            own_deadline_s=None if own_s is None else tries.of(own_s),
+            priority=array("i", tries.of(np.maximum(trace.column("priority"), 0).astype(np.int32)).tobytes()),
             addons=_addons(trace) if settings.addons == "serve" else None,
             addon_bytes=addon_bytes(trace),
-            column_codes=trace.codes,
-            sampling=sampling,
+            column_codes=lambda name: tries.of(trace.codes(name)),
+            sampling=None if sampling is None else replace(sampling, codes=tries.of(sampling.codes)),
+            max_tries=max_tries,
         ),
         similarity=SimilarityInputs(
             embeddings,
@@ -345,10 +366,11 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         handling=settings.handling.handling(),
         seed=settings.seed,
         sample_s=settings.sample_s,
+        client=client,
     )
     for name, column in (
         (IMAGE, image_number),
-        (IMAGES, None if sampling is None else sampling.images[settings.preload :]),
+        (IMAGES, None if sampling is None else tries.of(sampling.images)[settings.preload :]),
     ):
         if column is not None and (column > 1).any():
             engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column

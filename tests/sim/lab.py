@@ -22,6 +22,7 @@ from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.run.config.choices import CONF
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.sim.run.tries import Rows
 from mezzotint.sim.scheduling.fcfs import Fcfs
 from mezzotint.traces.arrivals.base import Schedule
 from mezzotint.traces.similarity.exact import Exact
@@ -78,6 +79,10 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     preload = parts.pop("preload", 0)
     total = len(full_s)
     schedule = times if isinstance(times, Schedule) else Schedule(np.asarray(times, float))
+    # A row for each try that a client may send (mezzotint.sim.run.tries).
+    max_tries = parts["client"].max_tries if "client" in parts else 1
+    full_s = Rows(total, preload, max_tries).of(np.asarray(full_s, float))
+    total = len(full_s)
     models = parts.pop("models", {role: Model(role, 50, 64, 64) for role in ("large", "small")})
     backend = parts.pop("backend", None) or FixedTimes([float(s) for s in full_s])
     shapes = parts.pop("shapes", tuple(np.full(total, value, np.int32) for value in (64, 64, 50)))
@@ -93,6 +98,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         priority=array("i", parts.pop("priority", ())),
         addons=parts.pop("addons", None),
         column_codes=parts.pop("column_codes", None),
+        max_tries=max_tries,
     )
     similarity = SimilarityInputs(
         parts.pop("embeddings", lambda: np.eye(total, dtype=np.float32)),

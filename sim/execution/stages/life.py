@@ -59,7 +59,7 @@ from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
-from mezzotint.sim.core.request import DISCARDED, FAILED, Request
+from mezzotint.sim.core.request import DISCARDED, FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
@@ -154,6 +154,8 @@ class Stages(Executor, Scheduler):
     _are_exact: bool = field(init=False, repr=False)
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
+    _may_give_up: bool = field(init=False, repr=False)
+    """True if clients may give requests up, and those are dropped when their turn comes."""
     _looks_ahead: bool = field(init=False, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
     _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
@@ -179,6 +181,8 @@ class Stages(Executor, Scheduler):
     _answers: dict[Progress, Entry] = field(init=False, default_factory=dict, repr=False)
     """The requests that have run and are not answered, with the clock's calls that answer them."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
+    _dropped: list[Progress] = field(init=False, default_factory=list, repr=False)
+    """The requests that the present decision launches and that their clients have given up."""
     _ending: Progress | None = field(init=False, default=None, repr=False)
     """The request whose launch ended in the present turn."""
     _has_launched: bool = field(init=False, default=False, repr=False)
@@ -189,6 +193,7 @@ class Stages(Executor, Scheduler):
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
+        self._may_give_up = run.may_give_up
         cluster, backend = run.cluster, run.backend
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
@@ -400,6 +405,8 @@ class Stages(Executor, Scheduler):
         for launch in self._policy.decide(now_s):
             self._claim(launch)
             self._has_launched = True
+        if self._dropped:
+            self._drop(now_s)
         self._lookahead.review()
         if self._queue:
             self._dispatch_later(now_s)
@@ -412,6 +419,11 @@ class Stages(Executor, Scheduler):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
+        if self._may_give_up and isinstance(decided, Launch):
+            alive = self._without_given_up(decided)
+            if alive is None:
+                return
+            decided = alive
         try:
             progress, gpus, steps, ahead, every, batch = decided
         except (TypeError, ValueError):
@@ -513,6 +525,8 @@ class Stages(Executor, Scheduler):
             decided = list(self._policy.decide(now_s))
             for each in decided:
                 self._claim(each)
+            if self._dropped:
+                self._drop(now_s)
             self._lookahead.review()
             if not decided:
                 break
@@ -787,6 +801,46 @@ class Stages(Executor, Scheduler):
             stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
             self._restorations.start(progress.request, stay, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
+
+    # -- requests that their clients give up ---------------------------------------------------------------------------
+
+    def stop(self, request: Request, now_s: float) -> None:
+        """See Executor. It ends at the boundary where it is decided anew: the launch there is dropped (``_claim``)."""
+        progress = next((progress for progress in self._attempts if progress.request is request), None)
+        if progress is not None:
+            self.interrupt(progress)
+
+    def _without_given_up(self, decided: Launch) -> Launch | None:
+        """Return ``decided`` without the requests that their clients gave up; None if none is left.
+
+        They are dropped after the decision (``_drop``): the policy may still be in the middle of it.
+        """
+        members = [decided.progress, *decided.batch]
+        alive = [progress for progress in members if not self._run.is_given_up(progress.request)]
+        for progress in members:
+            if progress not in alive and progress in self._waiting:
+                del self._waiting[progress]
+                self._dropped.append(progress)
+        return decided._replace(progress=alive[0], batch=tuple(alive[1:])) if alive else None
+
+    def _drop(self, now_s: float) -> None:
+        """End the requests of launches that were dropped, and have the policy decide again about their GPUs."""
+        # A worker that it frees may pull a request, and that is decided at once.
+        dropped, self._dropped = self._dropped, []
+        for progress in dropped:
+            if progress in self._at_boundary:
+                self._at_boundary.remove(progress)
+            self._close(progress)
+            self._free_reserved(progress)
+            self._forget(progress)
+            self._run.end(progress.request, FAILED, GIVEN_UP)
+            if self._pulled is not None:
+                self._restorations.release(self._pulled.workers.pop(progress))
+            # As a launch that is lost with its GPU.
+            write(progress, "left", 0)
+            self._policy.at_boundary(progress, now_s)
+            self._policy.ended(progress, now_s)
+        self._clock.at(now_s, DISPATCH, self._tick)
 
     def _release(self, launch: LaunchState, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""

@@ -1,0 +1,1 @@
+"""Clients: the side of a request that the server does not see."""
