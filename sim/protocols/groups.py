@@ -16,9 +16,13 @@ from mezzotint.sim.protocols.run import Run
 class Launch(NamedTuple):
     """A decision: the next ``steps`` of ``progress`` run on ``gpus``, as soon as all of them are idle.
 
-    Its boundaries, at which it can be interrupted, are ``every`` so many steps.
-    ``ahead`` is True if it was made before the boundary, so that its work begins without executor.launch_s.
-    ``batch`` are requests that run the same steps with it, as one batch, with its Progress.batch_key.
+    Attributes:
+        progress: a request of StageView.waiting.
+        gpus: the GPUs; the parallel degree is their number, one of StageView.degrees.
+        steps: steps that it runs, at most Progress.left.
+        ahead: True if it was decided before the boundary, so that its work begins without executor.launch_s.
+        every: steps from one boundary, at which it can be interrupted, to the next.
+        batch: requests that run the same steps with it, as one batch; each waits, and has its Progress.batch_key.
     """
 
     progress: Progress
@@ -30,7 +34,7 @@ class Launch(NamedTuple):
 
 
 Rank = tuple[float, ...]
-"""Order of urgency of requests; the least is the most urgent."""
+"""Urgency of a request, as a tuple of numbers that the policy chooses; the least is the most urgent."""
 
 NOBODY: Rank = inf, inf, inf
 """Rank after all requests."""
@@ -39,8 +43,14 @@ NOBODY: Rank = inf, inf, inf
 class Stand(NamedTuple):
     """For how long a decision stands: until then, a decision at each boundary would launch the same again.
 
-    It stands for ``steps`` from the begin of its launch, at the boundaries before ``until_s``, while no request of a
-    lower rank than ``rank`` waits, and while at most ``idle`` GPUs are idle. Too little is always right, only slower.
+    It stands while all four conditions hold. A stand that ends too early is right, only slower. One that ends too late
+    changes the results, and no check finds it.
+
+    Attributes:
+        steps: steps from the begin of the launch, at most.
+        rank: no request of a lower rank waits (GroupPolicy.first_waiting).
+        idle: at most so many GPUs are idle, besides its own.
+        until_s: the boundary is before this instant.
     """
 
     steps: int = 0
@@ -151,10 +161,15 @@ class StageView(Protocol):
 class GroupPolicy(Protocol):
     """A group policy: decides at every event which GPUs run which stage next (``executor=stages``).
 
-    A launch claims its GPUs until it ends; it starts once all of them are idle and up, after all events of the instant.
-    The scheduler decides after every event: an arrival, the end of a launch, the end of a request, ``decide_at``, the
-    failure of a GPU and its return; and once more after launches started. A launch that is lost with a GPU ends
-    (``at_boundary``) with no steps left, and then its request (``ended``).
+    A launch claims its GPUs from the decision to its end, and starts after all events of the instant, once all of them
+    are idle and up. A claim keeps no other launch from claiming the same GPU: they run one after another.
+
+    The policy decides after every event, and again after launches started, until nothing more starts. At one instant
+    the events come in this order: launches end or pass a boundary, in the order in which their last steps began;
+    requests end; GPUs fail or return; requests arrive; ``decide_at``; starts, in the order of decision. A request that
+    starts at the instant of its boundary has not paused.
+
+    A launch that is lost with a GPU ends (``at_boundary``) with no steps left, and then its request (``ended``).
 
     Attributes:
         decides_before_release: True to decide at the end of a launch before its GPUs are free, too.
@@ -200,15 +215,16 @@ class GroupPolicy(Protocol):
     def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
         """Return for how long the decision on a launch stands, which starts now or runs.
 
-        The scheduler asks where no
-        launch takes time to be made, all estimates stay as they are, all steps are equal, and no later stage follows.
+        It is asked only if executor.launch_s is 0, no estimate changes during the run (Estimates.are_fixed), and the
+        launch has no batch, equal steps that nothing delays, and no later stage.
 
         Args:
+            progress: its request.
             gpus: its GPUs.
             begin_s: instant at which its first step begins, after any load or move.
         """
         return NEVER
 
     def first_waiting(self) -> Rank:
-        """Return the rank of the first of the requests that wait, for `Stand.rank`; NOBODY if none does."""
+        """Return the lowest rank of the requests that wait, for `Stand.rank`; NOBODY, never None, if none does."""
         return NOBODY

@@ -178,7 +178,7 @@ def test_profiled_memory_bounds_the_batch(run: Run, tmp_path: Path) -> None:
 def test_late_requests_take_wider_groups(run: Run) -> None:
     """The degree is 1 where the deadline is far, and grows as it comes near."""
     common = ("scheduler=stages", "executor=stages", "estimates=perfect", "group_policy=widen-late", "cluster=h100",
-              "models=flux-dev-xdit", "cluster.count=4", "trace.requests=100", "arrivals.rate_rpm=30")  # fmt: skip
+              "models=flux-dev-xdit", "cluster.count=4", "trace.requests=40", "arrivals.rate_rpm=30")  # fmt: skip
     degrees = {}
     for limit in ("100x", "0.6x"):
         outcome = run(*common, f"slo=[{limit}]")
@@ -186,6 +186,19 @@ def test_late_requests_take_wider_groups(run: Run) -> None:
         degrees[limit] = set(outcome.attempts["degree"].to_pylist())
     assert degrees["100x"] == {1}
     assert max(degrees["0.6x"]) > 1
+
+
+def test_decisions_that_stand_give_the_run_of_a_decision_at_every_step(run: Run) -> None:
+    """Estimates are wrong, so requests that were in time become late while they run."""
+    common = ("scheduler=stages", "executor=stages", "estimates=wrong", "group_policy=widen-late", "cluster=h100",
+              "models=flux-dev-elastic", "cluster.count=4", "trace.requests=40", "arrivals=poisson",
+              "arrivals.rate_rpm=20", "slo=[1.2x]")  # fmt: skip
+    anew = run(*common)
+    ahead = run(*common, "group_policy._target_=their_policies.WidenLateAhead")
+    assert anew.attempts is not None
+    assert len(set(anew.attempts["degree"].to_pylist())) > 1
+    assert ahead.attempts == anew.attempts
+    assert ahead.requests == anew.requests
 
 
 def test_every_third_image_is_made_again(run: Run) -> None:

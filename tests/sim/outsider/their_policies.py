@@ -4,7 +4,7 @@ from collections import deque
 
 from mezzotint.sim.core.clock import COMPLETION, CONTROL
 from mezzotint.sim.core.plan import Plan, Stage
-from mezzotint.sim.protocols import FREE, Cost, Launch, Steps
+from mezzotint.sim.protocols import FREE, NOBODY, Cost, Launch, Stand, Steps
 
 
 class StepBatcher:
@@ -188,23 +188,42 @@ class ShortestFirst:
 
 
 class WidenLate:
-    """One GPU a request, the longest waiting first; a request that would miss its deadline takes more."""
+    """One GPU a request, in order of arrival. GPUs that are left over widen the requests that would be late."""
+
+    follows_gpus = True
 
     def bind(self, run, view):
         self.view = view
 
+    def latest_s(self, progress, degree):
+        """Return the last instant at which ``progress`` is still in time on ``degree`` GPUs."""
+        return progress.request.deadline_s - self.view.remaining_s(progress, degree)
+
     def decide(self, now_s):
-        idle, launches = self.view.idle(), []
-        for progress in self.view.waiting:
-            if not idle:
-                break
-            degrees = [each for each in self.view.degrees(progress) if each <= len(idle)]
-            left_s = progress.request.deadline_s - now_s
-            in_time = [each for each in degrees if self.view.remaining_s(progress, each) <= left_s]
-            gpus = tuple(idle[: min(in_time, default=max(degrees))])
-            idle = idle[len(gpus) :]
-            launches.append(Launch(progress, gpus))
-        return launches
+        idle, gpus = self.view.idle(), {}
+        for progress in sorted(self.view.waiting, key=lambda waiting: waiting.submission_index)[: len(idle)]:
+            last = progress.group.gpus[0] if progress.group else None
+            idle.remove(gpu := last if last in idle else idle[0])
+            gpus[progress] = [gpu]
+        for progress in gpus:
+            degrees = [degree for degree in self.view.degrees(progress) if degree <= 1 + len(idle)]
+            in_time = [degree for degree in degrees if now_s <= self.latest_s(progress, degree)]
+            more = min(in_time, default=max(degrees)) - 1
+            gpus[progress] += idle[:more]
+            del idle[:more]
+        return [Launch(progress, tuple(group)) for progress, group in gpus.items()]
+
+
+class WidenLateAhead(WidenLate):
+    """The same. A request on one GPU stays there while it is in time, and later while no other GPU is idle."""
+
+    def stands(self, progress, gpus, begin_s):
+        steps, rank = progress.left if len(gpus) == 1 else 1, (progress.submission_index,)
+        latest_s = self.latest_s(progress, 1)
+        return Stand(steps, rank, until_s=latest_s) if begin_s < latest_s else Stand(steps, rank, idle=0)
+
+    def first_waiting(self):
+        return min(((waiting.submission_index,) for waiting in self.view.waiting), default=NOBODY)
 
 
 class SecondOpinion:
