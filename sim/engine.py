@@ -83,8 +83,8 @@ class Engine:
         "_ended_at_sample", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
         "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
         "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_tries", "_unsearched", "_width",
-        "_write", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers", "executor", "frontend", "gauge",
-        "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s",
+        "_write", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers", "executor", "frontend",
+        "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s",
         "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ class Engine:
         self._sampling = None if column is None else [column.kinds[code] for code in column.codes.tolist()]
         # Python's floats: reading a number of NumPy takes longer, and makes all later sums NumPy's.
         times = array("d", workload.schedule.times.tobytes())
-        self._think_s = workload.schedule.think_s
+        self._think_s = np.broadcast_to(workload.schedule.think_s, self.rows)
         self._open_loop = len(times) == self.rows
         self._times = times
         self._pending_rows = iter(range(self._first, self._first + self.rows))
@@ -533,12 +533,8 @@ class Engine:
             # After whatever else the instant holds: its insertions and controllers are part of the run
             # (test_each_admission_policy_keeps_the_images_it_names).
             self.clock.at(now_s, LAST, self._stop)
-        elif self._arrivals is not None:
-            for row in self._pending_rows:
-                at_s = self._arrivals[row - self._first] = now_s + self._think_s
-                # One arrival for each end, after the completions of the instant.
-                self.clock.at(at_s, ARRIVAL, self._arrive, self.request(row, at_s))
-                break
+        elif not self._open_loop:
+            self.next_due(self._arrive_row)
 
     # -- for clients (mezzotint.sim.client.tries) ----------------------------------------------------------------------
 
@@ -561,9 +557,15 @@ class Engine:
         self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
 
     def next_due(self, due: Callable[[int], None]) -> None:
-        for row in () if self._open_loop else self._pending_rows:
-            self.clock.at(self.clock._now + self._think_s, ARRIVAL, due, row)
+        if self._open_loop:
+            return
+        for row in self._pending_rows:
+            # One arrival for each end, after the completions of the instant.
+            self.clock.at(self.clock._now + float(self._think_s[row - self._first]), ARRIVAL, due, row)
             break
+
+    def _arrive_row(self, row: int) -> None:
+        self.arrive(self.request(row, self.clock._now), None)
 
     def insert_later(self, request: Request) -> None:
         self.clock.at(self.clock._now, INSERTION, self._insert, request)

@@ -33,7 +33,8 @@ class Schedule:
     Attributes:
         times: (m,) seconds, never falling. m == n is an open loop: request i arrives at times[i]. With m < n the loop
             is closed: each later request arrives `think_s` after an earlier one ends.
-        think_s: seconds between the end of a request and the next arrival in a closed loop.
+        think_s: seconds between the end of a request and the next arrival in a closed loop: of all, or (n,) of the
+            request in each row before it arrives.
         rows: number of rows that arrive, the first ones; None is all. A generator that stops by its own clock takes
             fewer.
         assumptions: what the arrivals rest on and no trace says, for the summary.
@@ -42,7 +43,7 @@ class Schedule:
     """
 
     times: Times
-    think_s: float = 0.0
+    think_s: float | Times = 0.0
     rows: int | None = None
     assumptions: tuple[Assumption, ...] = ()
 
@@ -57,7 +58,8 @@ class Schedule:
             )
         if times.size:
             check_last("arrivals: the last request arrives", float(times[-1]))
-        check_number("arrivals", "think_s", self.think_s, min_value=0.0, max_value=LAST_S)
+        for bound in (np.min, np.max):
+            check_number("arrivals", "think_s", float(bound(self.think_s)), min_value=0.0, max_value=LAST_S)
 
 
 def check_last(what: str, seconds: float) -> None:

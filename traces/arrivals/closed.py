@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -18,13 +19,17 @@ class Closed:
     Args:
         outstanding: requests in flight.
         think_s: seconds from the end of a request to the arrival that replaces it.
+        think: ``constant``, or ``exponential`` with the mean ``think_s``.
     """
 
     outstanding: Count = 1
     think_s: Span = 0.0
+    think: Literal["constant", "exponential"] = "constant"
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         # Service times are not known yet: without thinking alone no arrival comes later than this.
         rounds = math.ceil(len(own_clock_s) / self.outstanding) - 1
         check_last("arrivals: the last request arrives", self.think_s * max(rounds, 0))
-        return Schedule(np.zeros(min(self.outstanding, len(own_clock_s))), self.think_s)
+        drawn = self.think == "exponential" and self.think_s > 0
+        think_s = rng.exponential(self.think_s, len(own_clock_s)) if drawn else self.think_s
+        return Schedule(np.zeros(min(self.outstanding, len(own_clock_s))), think_s)

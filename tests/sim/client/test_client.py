@@ -16,6 +16,7 @@ from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.execution.static_batch import StaticBatch
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.traces.arrivals.base import Schedule
+from mezzotint.traces.arrivals.closed import Closed
 from tests.sim import lab
 
 EXECUTORS = {"sequential": {}, "stages": {"executor": Stages()}, "groups": {"executor": Stages(EarliestDeadline())}}
@@ -130,6 +131,19 @@ def test_batch_goes_on_without_the_member_that_is_given_up() -> None:
     assert answered(engine).tolist() == [False, True]
     assert columns["finish_s"].tolist() == pytest.approx([5.0, 6.04])
     assert columns["wasted_gpu_s"].tolist() == pytest.approx([2.0 + 3.2 / 2, 0.0])
+
+
+def test_closed_loop_with_exponential_think_times_uses_the_server_as_the_machine_repair_model() -> None:
+    # M/M/1//N: N machines that run for think_s on average, and one repairman (Gross and Harris, section 2.9).
+    rows, clients, service_s, think_s = 5_000, 4, 1.0, 3.0
+    rng = np.random.default_rng(3)
+    schedule = Closed(clients, think_s, "exponential").schedule(np.zeros(rows), rng)
+    engine = lab.engine(schedule, rng.exponential(service_s, rows))
+    engine.run()
+    spans = engine.record.usage_log.spans()
+    utilisation = (spans["until_s"] - spans["from_s"]).sum() / spans["until_s"].max()
+    states = [math.perm(clients, broken) * (service_s / think_s) ** broken for broken in range(clients + 1)]
+    assert utilisation == pytest.approx(1 - states[0] / sum(states), abs=0.02)
 
 
 def test_answer_at_the_timeout_counts() -> None:
