@@ -45,7 +45,7 @@ from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
-from mezzotint.sim.core.request import COMPLETED, FAILED, OUTCOMES, GuardedRequest, Request
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, GuardedRequest, Request
 from mezzotint.sim.core.sampling import Sampling, sampled
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.core.worker import Worker
@@ -84,8 +84,8 @@ class Engine:
         "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
         "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_tries", "_unsearched", "_width",
         "_write", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers", "executor", "frontend",
-        "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows", "sample_s",
-        "scheduler", "seed", "similarity", "workload",
+        "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows",
+        "sample_s", "scheduler", "seed", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -555,6 +555,13 @@ class Engine:
             arrived(request, now_s)
         took_s = plan.search_s + self.handling.before_s
         self.clock.at(now_s + took_s, ARRIVAL, self._enter, request)
+
+    def refuse(self, request: Request, reason: str) -> None:
+        assert self._arrivals is not None
+        self._arrivals[request.row - self._first] = request.arrival_s
+        self._area_s -= request.arrival_s
+        self.arrived += 1
+        self.end(request, DISCARDED, reason)
 
     def next_due(self, due: Callable[[int], None]) -> None:
         if self._open_loop:

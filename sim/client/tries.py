@@ -36,6 +36,9 @@ class Server(Run, Protocol):
     def arrive(self, request: Request, first: Request | None) -> None:
         """Have ``request`` arrive now; with ``first``, by the plan of this earlier try."""
 
+    def refuse(self, request: Request, reason: str) -> None:
+        """End ``request``, which arrives now, as discarded."""
+
     def next_due(self, due: Callable[[int], None]) -> None:
         """In a closed loop, call ``due`` with the next row of the trace after the think time."""
 
@@ -112,6 +115,9 @@ class Tries:
         if self._client.max_tries > 1:
             self._firsts[row] = request
         self._engine.arrive(request, None)
+
+    def refuse(self, request: Request, reason: str) -> None:
+        self._engine.refuse(request, reason)
 
     def send_at(self, time_s: float, row: int) -> None:
         # From now on, so that the run does not end before it is sent.

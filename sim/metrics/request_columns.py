@@ -67,6 +67,9 @@ IMAGE = "image"
 """Declared column: number of its image in a request that was split into one for each, from 1."""
 
 
+CHUNK = "chunk"
+"""Declared column: number of the chunk of a session of streaming video, from 1."""
+
 TRY = "try"
 """Declared column: number of the try, from 1, where a client may send a request again."""
 

@@ -139,7 +139,8 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
-        **({"client": view.client(seen, slo, counts)} if seen else {}),
+        **({"sessions": view.sessions(seen)} if "stalls" in seen else {}),
+        **({"client": view.client(seen, slo, counts)} if "tries" in seen else {}),
         **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
@@ -331,6 +332,26 @@ class MeasuredWindow:
         begins = np.flatnonzero(self.column(IMAGE) == 1)
         latency_s = np.maximum.reduceat(self.latency_s, begins)[np.logical_and.reduceat(self.completed, begins)]
         return {"split": {"completed": len(latency_s), "latency_s": spread(latency_s)}}
+
+    def sessions(self, seen: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+        """Return what the viewers of streaming sessions saw, of those that were due in the measured window.
+
+        Args:
+            seen: as of Streaming.seen.
+        """
+        measured = seen["due_s"] >= self.start_s
+        due_s, sent_s, first_chunk_s, chunks, stalls, stall_s = (column[measured] for column in seen.values())
+        began = chunks > 0
+        return {
+            "count": len(due_s),
+            "refused": int(np.isnan(sent_s).sum()),
+            "first_chunk_s": spread(first_chunk_s[began]),
+            "held_back_s": spread((sent_s - due_s)[~np.isnan(sent_s)]),
+            "without_stall": _ratio(int((began & (stalls == 0)).sum()), int(began.sum())),
+            "stalls_per_session": _ratio(float(stalls.sum()), int(began.sum())),
+            "stall_s": spread(stall_s[began]),
+            "late_chunks": _ratio(float(stalls.sum()), float((chunks - 1)[began].sum())),
+        }
 
     def client(
         self, seen: Mapping[str, NDArray[np.float64]], slo: Sequence[Limit], gpus: Mapping[Gpu, int]

@@ -84,6 +84,13 @@ KEYS: Mapping[str, Kind] = {
     "client.slo.*.goodput_rpm": RATE,
     "client.wasted_gpu_s": SECONDS,
     "client.wasted_usd": PRICE,
+    **{f"sessions.{name}": COUNT for name in ("count", "refused")},
+    **{
+        f"sessions.{group}.{name}": LATENCY for group in ("first_chunk_s", "held_back_s", "stall_s") for name in _SPREAD
+    },
+    "sessions.without_stall": SHARE,
+    "sessions.stalls_per_session": AMOUNT,
+    "sessions.late_chunks": LATE,
     "slo.*.limit_s": SECONDS,
     "slo.*.violation_rate": LATE,
     "slo.*.goodput_rpm": RATE,

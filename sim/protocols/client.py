@@ -28,6 +28,9 @@ class Sender(Protocol):
     def send(self, request: Request) -> None:
         """Send ``request`` (``make``). It may end before this returns. Later tries take the plan of the first."""
 
+    def refuse(self, request: Request, reason: str) -> None:
+        """End ``request`` (``make``) as discarded: it arrives, and no front end plans it."""
+
     def send_at(self, time_s: float, row: int) -> None:
         """Have Client.resend called at ``time_s``, to send a further try of the request in trace row ``row``."""
 
@@ -76,7 +79,7 @@ class Client(Protocol):
     def seen(self) -> Mapping[str, NDArray[np.float64]]:
         """Return what clients saw of each request that was due, (n,) each, for the summary's ``client``.
 
-        In this order: ``due_s``, ``sent_s`` and ``answered_s``, the instants at which it was due, first sent and
+        In this order, unless a client serves something else than requests: ``due_s``, ``sent_s`` and ``answered_s``, the instants at which it was due, first sent and
         answered (NaN if it was not); ``tries`` and ``hedges``, the tries sent and those sent beside another;
         ``standalone_s``, its standalone latency.
         """

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.metrics.request_columns import TRY
+from mezzotint.sim.metrics.request_columns import CHUNK, TRY
 from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.trace import Trace
 
@@ -56,7 +56,8 @@ def keep_sent(engine: Engine, trace: Trace) -> Trace:
     if record.attempts is not None:
         record.attempts.renumber(row_of)
     taken = _take(trace, np.where(rows < first, rows, first + (rows - first) % workload.rows))
-    number = [1] * first + record.request_columns[TRY].tolist()
+    sent_as = TRY if TRY in record.request_columns else CHUNK
+    number = [1] * first + record.request_columns[sent_as].tolist()
     names = zip(taken.table.column("request_id").to_pylist(), number, strict=True)
     ids = [name if count == 1 else f"{name}~{count}" for name, count in names]
     place = taken.table.column_names.index("request_id")
