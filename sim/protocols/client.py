@@ -79,8 +79,8 @@ class Client(Protocol):
     def seen(self) -> Mapping[str, NDArray[np.float64]]:
         """Return what clients saw of each request that was due, (n,) each, for the summary's ``client``.
 
-        In this order, unless a client serves something else than requests: ``due_s``, ``sent_s`` and ``answered_s``, the instants at which it was due, first sent and
+        In this order: ``due_s``, ``sent_s`` and ``answered_s``, the instants at which it was due, first sent and
         answered (NaN if it was not); ``tries`` and ``hedges``, the tries sent and those sent beside another;
-        ``standalone_s``, its standalone latency.
+        ``standalone_s``, its standalone latency. A client of streaming sessions returns what their viewers saw.
         """
         return {}

@@ -31,8 +31,8 @@ def test_one_session_plays_without_a_stall() -> None:
 def test_chunk_is_asked_for_when_the_one_before_begins_to_play() -> None:
     columns = run([0.0], TICK_S).record.request_columns
     asked_s = columns["arrival_s"]
-    # Each but the first .1 s before the chunk before it plays: 9 frames at 16 a second, then 12. The third not before the
-    # second has come.
+    # Each but the first .1 s before the chunk before it plays: 9 frames at 16 a second, then 12.
+    # The third not before the second has come.
     plays_s = TICK_S + np.concatenate([[0.0], 9 / 16 + 12 / 16 * np.arange(18)])
     plays_s[1] = 2 * TICK_S
     assert asked_s[0] == 0.0
