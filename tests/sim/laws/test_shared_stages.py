@@ -13,8 +13,10 @@ from mezzotint.backends.base import BackendError, Cost, Work
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.errors import ConfigError, SimulationError
+from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DENOISER, MISSING, TEXT_ENCODER, VAE, Stage
 from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.core.workload import standalone
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.feature_cache.steps import StepCaching
@@ -335,6 +337,16 @@ def test_seconds_of_a_component_are_interpolated_by_batch(tmp_path: Any) -> None
     (found,) = [each for each in backend.assumptions() if LM in each.what]
     assert (found.value, found.source) == (0.2, "a guess")
     assert "64x64 in batches of 5" in found.what
+
+
+def test_latency_alone_counts_all_stages(tmp_path: Any) -> None:
+    """One step of 1 s, and four of 0.1 s; of a stage that was measured on two GPUs alone, on those."""
+    (tmp_path / "m.yaml").write_text(TEMPLATE + "- {component: talker, gpus: 2, width: 64, height: 64, seconds: 0.3}")
+    others = [Stage(LM, 4, max_batch=9), Stage("talker", 2)]
+    shapes = tuple(np.full(3, value, np.int32) for value in (64, 64, 1))
+    full = standalone(Profiled("g", folder=tmp_path), Model("m", 1, 64, 64), shapes, True, None, others)
+    assert full.total_s.tolist() == pytest.approx([2.0] * 3)
+    assert full.denoise_s.tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize("policy", [Rounds(), TetriServe(), FixedDegree()])
