@@ -306,9 +306,16 @@ class Backend(Protocol):
         """
         return ()
 
-    def component_s(self, component: str, work: Work, gpus: int) -> Seconds:
-        """Return the seconds of a ``component`` besides text encoder, denoiser and VAE, for a plan that names one."""
+    def component_s(self, component: str, work: Work, gpus: int, batch: int = 1) -> Seconds:
+        """Return the seconds of a step of a ``component`` besides text encoder, denoiser and VAE.
+
+        Of ``batch`` requests like ``work`` together. Of two or more requests ``work`` has no row.
+        """
         raise BackendError(f"{type(self).__name__} knows no component {component!r}; add backend=profiled")
+
+    def component_degrees(self, component: str, model: str) -> Collection[Count]:
+        """Return the parallel degrees at which such a ``component`` of ``model`` was measured."""
+        return ()
 
     def component_weights(self, component: str, model: str) -> ComponentWeights | None:
         """Return the weights of ``component``, of a plan's stage, of ``model``; None if not measured."""

@@ -28,6 +28,7 @@ class LookupRecord:
 
     Attributes:
         stepped: models that ran a step.
+        components: (model, component) of other stages that ran.
         patched: models that ran a step of patches.
         unpublished_loads: models loaded without a published load time.
         between: (model, number of inline ControlNets) that were interpolated.
@@ -42,6 +43,7 @@ class LookupRecord:
     """
 
     stepped: set[str] = field(default_factory=set)
+    components: set[tuple[str, str]] = field(default_factory=set)
     patched: set[str] = field(default_factory=set)
     unpublished_loads: set[str] = field(default_factory=set)
     between: set[tuple[str, int]] = field(default_factory=set)
@@ -64,6 +66,12 @@ class LookupRecord:
             for point in profile.step:
                 if point.source is not None:
                     what = f"step time of {name} on {gpu} at {size_text(*point.size)} in batches of {point.batch} [s]"
+                    yield Assumption(what, point.seconds, point.source)
+        for name, component in sorted(self.components):
+            for point in profiles[name].component:
+                if point.component == component and point.source is not None:
+                    size, batch = size_text(*point.size), point.batch
+                    what = f"{component} step of {name} on {gpu} at {size} in batches of {batch} [s]"
                     yield Assumption(what, point.seconds, point.source)
         for name, profile in used.items():
             if (basis := _energy(profile)) is not None:

@@ -65,7 +65,7 @@ Count = Annotated[int, Field(gt=0, lt=2**53)]
 Frames = Annotated[int, Field(gt=0, le=2**31 - 1, exclude_if=lambda frames: frames == 1)]
 Quantity = Annotated[float, Field(gt=0, le=1e12)]
 Gain = Annotated[float, Field(ge=0.01, le=100)]
-Key = TypeVar("Key", int, str, tuple[str, int])
+Key = TypeVar("Key", int, str, tuple[str, int], tuple[str, int, tuple[int, int, int]])
 
 
 class Strict(BaseModel):
@@ -137,7 +137,8 @@ class StepShares(Size):
 
 
 class ComponentPoint(Point):
-    """Seconds of a component besides text encoder, denoiser and VAE, on ``gpus`` GPUs, for plans that name it."""
+    """Seconds of a step of a component besides text encoder, denoiser and VAE, on ``gpus`` GPUs, for plans that name
+    it."""
 
     component: Annotated[str, Field(min_length=1)]
     gpus: Count = 1
@@ -277,7 +278,7 @@ class Profile(Strict):
         text_encode: encoding the prompts of a batch; has no size.
         vae_encode: encoding a batch of images to be refined.
         vae_decode: decoding a batch, with post-processing.
-        component: other stages of a request. Sizes and ``gpus`` must match exactly.
+        component: other stages of a request. Sizes and ``gpus`` must match exactly; batches are interpolated.
         component_weights: text-encoder, denoiser, vae or another component -> its weights, for stages on GPUs of their
             own. Absent: loads of components are not charged.
         controlnet_step: extra time per step by number of inline ControlNets, interpolated linearly between numbers
@@ -352,6 +353,11 @@ class Profile(Strict):
         """Operation -> its seconds; an operation that was not measured is absent."""
         names = ("step", "text_encode", "vae_encode", "vae_decode")
         return _tables((name, point, point.seconds) for name in names for point in getattr(self, name))
+
+    @cached_property
+    def component_tables(self) -> dict[tuple[str, int, tuple[int, int, int]], Table]:
+        """(Component, GPUs, size) -> seconds of a step by batch; empty if not measured."""
+        return _tables(((point.component, point.gpus, point.size), point, point.seconds) for point in self.component)
 
     @cached_property
     def controlnet_tables(self) -> dict[int, Table]:

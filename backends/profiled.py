@@ -346,17 +346,22 @@ class Profiled:
         cost = self._lookup.cost(work.model, seconds * self.service_factor * factor)
         return cost if cost.joules is None else Cost(cost.seconds, cost.joules * gpus)
 
-    def component_s(self, component: str, work: Work, gpus: int) -> float:
+    def component_s(self, component: str, work: Work, gpus: int, batch: int = 1) -> float:
+        """Raises BackendError outside the grid of batches unless ``extrapolate`` is ``warn``."""
         self.require(work.model)
-        points = self.profiles[work.model].component
-        size = (work.width, work.height, work.frames)
-        for point in points:
-            if (point.component, point.gpus, point.size) == (component, gpus, size):
-                return point.seconds * self.service_factor * self._factor(work)
-        names = ", ".join(sorted({point.component for point in points})) or "none"
+        tables, size = self.profiles[work.model].component_tables, (work.width, work.height, work.frames)
+        table = tables.get((component, gpus, size))
+        if table is not None:
+            self._lookup.record.components.add((work.model, component))
+            seconds = self._lookup.at(table, component, Where(work.model, *size[:2], batch, work.frames))
+            return seconds * self.service_factor * self._factor(work)
+        names = ", ".join(sorted({name for name, *_ in tables})) or "none"
         said = f"nobody measured {component} at {size_text(*size)} on {gpus} GPUs (components measured: {names})"
         remedy = "add the figure to a profile in backend.folder, or leave the stage out of the plan"
         raise self._lookup.lacks(work.model, f"component: {said}", remedy)
+
+    def component_degrees(self, component: str, model: str) -> frozenset[int]:
+        return frozenset(gpus for name, gpus, _ in self.profiles[model].component_tables if name == component)
 
     def component_weights(self, component: str, model: str) -> ComponentWeights | None:
         self.require(model)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import nan
 from typing import NamedTuple
 
+from mezzotint.settings.ranges import Count
+
 WHOLE, TEXT_ENCODER, DENOISER, VAE = "whole", "text-encoder", "denoiser", "vae"
 """Components. WHOLE is all of them in one stage: text encoding is part of its first step, decoding of its last."""
 
@@ -39,11 +41,14 @@ class Stage:
         component: what runs: WHOLE, TEXT_ENCODER, DENOISER, VAE, or another that the backend knows.
         steps: steps, with a boundary after each; 1 for a component that runs once.
         max_degree: greatest parallel degree; 0 for any. Text encoders and VAEs do not gain from several GPUs.
+        max_batch: most requests in one batch, which they join and leave at step boundaries; 1 runs each alone, unless
+            the group policy forms batches of its own.
     """
 
     component: str
     steps: int = 1
     max_degree: int = 0
+    max_batch: Count = 1
 
     @property
     def denoises(self) -> bool:

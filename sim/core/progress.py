@@ -94,6 +94,47 @@ class Attempt:
     wait_s: Seconds = 0.0
 
 
+class BatchShare(NamedTuple):
+    """The share of a request in a batch that requests join and leave.
+
+    ``batch_mean`` is the mean number of requests in it over the seconds of this one, ``gpu_s`` its GPU-seconds.
+    """
+
+    batch_mean: float
+    gpu_s: float
+
+
+@dataclass(slots=True)
+class BatchRun:
+    """A request's run of a stage in a batch that requests join and leave, without a pause: sums over its launches.
+
+    Attributes:
+        group: the GPUs.
+        index: index of the stage in the plan.
+        from_s, until_s: instants of its begin and of the end of its last launch so far.
+        steps, seconds, estimate_s, joules, gpu_s: those of its launches; of joules and GPU-seconds the request's share.
+        batch_s: requests in the batch, times their seconds together.
+        max_batch: most requests in the batch.
+    """
+
+    group: Worker
+    index: int
+    from_s: float
+    until_s: float = 0.0
+    steps: int = 0
+    seconds: Seconds = 0.0
+    estimate_s: Seconds = 0.0
+    joules: float = 0.0
+    gpu_s: Seconds = 0.0
+    batch_s: Seconds = 0.0
+    max_batch: int = 1
+
+    @property
+    def share(self) -> BatchShare:
+        mean = self.batch_s / self.seconds if self.seconds else float(self.max_batch)
+        return BatchShare(mean, self.gpu_s)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress:
     """A request between its first stage and its last. It is frozen for policies; the stage scheduler changes it.
@@ -138,11 +179,15 @@ class Progress:
     def batch_key(self) -> tuple[object, ...] | None:
         """Stage, model and size, which all requests of a batch share; None if this one runs alone.
 
-        Only steps of a denoiser without ControlNets and LoRAs are batched. A whole request that starts from an image is
-        in no batch with others, since it is encoded first.
+        Steps of a denoiser without ControlNets and LoRAs are batched, and those of stages that ask for it
+        (Stage.max_batch). A whole request that starts from an image is in no batch with others, since it is encoded
+        first.
         """
         request, component = self.request, self.stage.component
-        if not self.stage.denoises or request.addons is not None:
+        if self.stage.denoises:
+            if request.addons is not None:
+                return None
+        elif self.stage.max_batch == 1:
             return None
         # An image to start from is encoded before the first step, and the batch would wait
         # (test_request_from_an_image_is_in_no_batch_with_one_from_noise).

@@ -1,7 +1,7 @@
 """The input of a run: the arriving rows of a trace, and the similarity of their prompts."""
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -12,6 +12,7 @@ from mezzotint.backends.base import Backend, Work, size_text, standalone_cost
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
+from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.request import Addons
 from mezzotint.sim.core.sampling import Sampling, SamplingColumn, sampled
 from mezzotint.traces.arrivals.base import Schedule
@@ -56,13 +57,20 @@ def capacity_rpm(backend: Backend, model: Model, batch: int = 1) -> float:
 
 
 def standalone(
-    backend: Backend, model: Model, shapes: Shapes, use_model_shape: bool, sampling: SamplingColumn | None = None
+    backend: Backend,
+    model: Model,
+    shapes: Shapes,
+    use_model_shape: bool,
+    sampling: SamplingColumn | None = None,
+    others: Sequence[Stage] = (),
 ) -> StandaloneLatency:
     """Return the standalone latency of every row on ``model``.
 
     Args:
         use_model_shape: take the model's own shape and steps for every row.
         sampling: sampling parameters of every row; None if none change a cost.
+        others: stages of each request besides text encoder, denoiser and VAE, each on the fewest GPUs that it was
+            measured on.
 
     Raises:
         BackendError: a shape is outside the measured ones.
@@ -86,8 +94,15 @@ def standalone(
             found = f"{work.steps} steps of {work.model} at {size_text(work.width, work.height, work.frames)}"
             raise SimulationError(f"{class_name(backend)} runs {found} in {cost.denoise_s} s; a step takes time")
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
-    total_s = np.array([cost.denoise_s + cost.other_s for cost in costs])[which]
+    others_s = [sum(_stage_s(backend, stage, work) for stage in others) for work in works]
+    total_s = np.array([cost.denoise_s + cost.other_s + more_s for cost, more_s in zip(costs, others_s, strict=True)])
+    total_s = total_s[which]
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
+
+
+def _stage_s(backend: Backend, stage: Stage, work: Work) -> float:
+    gpus = min(backend.component_degrees(stage.component, work.model), default=1)
+    return stage.steps * backend.component_s(stage.component, work, gpus)
 
 
 def _work_of(backend: Backend, model: Model, work: Work, sampling: Sampling | None) -> Work:

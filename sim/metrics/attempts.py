@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mezzotint.sim.core.plan import MISSING
+from mezzotint.sim.core.progress import BatchShare
 
 
 @dataclass(slots=True)
@@ -16,15 +17,19 @@ class ComponentUse:
     Attributes:
         gpus: the GPUs that ran it.
         gpu_s: GPU-seconds that they ran it.
+        request_s: the seconds of each request that ran it, on each of its GPUs.
         waited_s: seconds from the end of the request's attempt before, or its arrival, to its attempts, with loads and
             hand-overs; over all requests.
         rows: the requests.
+        joins: True if requests joined and left its batches.
     """
 
     gpus: set[int] = field(default_factory=set)
     gpu_s: float = 0.0
+    request_s: float = 0.0
     waited_s: float = 0.0
     rows: set[int] = field(default_factory=set)
+    joins: bool = False
 
     @property
     def wait_s(self) -> float:
@@ -46,9 +51,10 @@ class AttemptLog:
         steps: steps run.
         estimate_s: seconds that the scheduler believed it to take.
         energy_j: joules of all its GPUs, of a batch the request's share; NaN where the power is not known.
-        batch: requests that ran it together.
-        is_exclusive: True if a GPU serves one attempt at a time, or one batch whose requests begin and end together;
-            False where requests join and leave running batches.
+        batch: requests that ran it together, at most.
+        shares: place in the log -> the share of an attempt in a batch that requests join and leave.
+        is_exclusive: True if a GPU serves one attempt at a time, or one batch: its requests begin and end together, or
+            have their shares in ``shares``. False where nobody says which requests ran together.
     """
 
     row: list[int] = field(default_factory=list)
@@ -62,6 +68,7 @@ class AttemptLog:
     estimate_s: list[float] = field(default_factory=list)
     energy_j: list[float] = field(default_factory=list)
     batch: list[int] = field(default_factory=list)
+    shares: dict[int, BatchShare] = field(default_factory=dict)
     is_exclusive: bool = False
     _kept: dict[int, int] = field(default_factory=dict)
     """Trace row -> attempts in the log when its last try but the present one ended."""
@@ -82,8 +89,11 @@ class AttemptLog:
         estimate_s: float = np.nan,
         energy_j: float = np.nan,
         batch: int = 1,
+        share: BatchShare | None = None,
     ) -> None:
-        """Add an attempt that ended."""
+        """Add an attempt that ended; ``share`` of a batch that requests join and leave."""
+        if share is not None:
+            self.shares[len(self)] = share
         self.row.append(row)
         self.stage.append(stage)
         self.component.append(component)
@@ -139,7 +149,13 @@ class AttemptLog:
         for at in stages[counted[stages]].tolist():
             use = found.setdefault(self.component[at], ComponentUse())
             use.gpus.update(self.gpus[at])
-            use.gpu_s += (self.until_s[at] - self.from_s[at]) * len(self.gpus[at]) / self.batch[at]
+            request_s = (self.until_s[at] - self.from_s[at]) * len(self.gpus[at])
+            use.request_s += request_s
+            if at in self.shares:
+                use.joins = True
+                use.gpu_s += self.shares[at].gpu_s
+            else:
+                use.gpu_s += request_s / self.batch[at]
             use.waited_s += float(wait_s[at])
             use.rows.add(self.row[at])
         return found
@@ -151,6 +167,11 @@ class AttemptLog:
             request_ids: of the whole trace.
         """
         stage = np.asarray(self.stage, np.int32)
+        means = {}
+        if self.shares:
+            batch_mean = np.asarray(self.batch, np.float64)
+            batch_mean[list(self.shares)] = [share.batch_mean for share in self.shares.values()]
+            means["batch_mean"] = pa.array(batch_mean)
         return pa.table(
             {
                 "request_id": request_ids.take(pa.array(self.row, pa.int64())),
@@ -163,6 +184,7 @@ class AttemptLog:
                 "finish_s": pa.array(self.until_s, pa.float64()),
                 "steps": pa.array(self.steps, pa.int32()),
                 "batch": pa.array(np.asarray(self.batch, np.int32), mask=np.full(len(self), not self.is_exclusive)),
+                **means,
                 "estimate_s": pa.array(self.estimate_s, pa.float64(), from_pandas=True),
                 "energy_j": pa.array(self.energy_j, pa.float64(), from_pandas=True),
             }

@@ -364,7 +364,13 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
     together = (
         (batch[1:] > 1) & (batch[1:] == batch[:-1]) & (begins_s[1:] == begins_s[:-1]) & (ends_s[1:] == ends_s[:-1])
     )
-    bad = _first((sorted_gpu[1:] == sorted_gpu[:-1]) & ~together & (begins_s[1:] < ends_s[:-1] - slack_s))
+    before_s = ends_s[:-1]
+    if log.shares:
+        # Or they join and leave it: then no other attempt begins before the last of them ends.
+        joins = np.isin(attempt[order], list(log.shares))
+        together |= joins[1:] & joins[:-1]
+        before_s = np.where(joins[1:], before_s, _latest(np.where(joins, ends_s, -np.inf), sorted_gpu, before_s))
+    bad = _first((sorted_gpu[1:] == sorted_gpu[:-1]) & ~together & (begins_s[1:] < before_s - slack_s))
     if bad is not None:
         first, second = (row[attempt[order[index]]] for index in (bad, bad + 1))
         raise run.policy_error(
@@ -397,6 +403,14 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
     if bad is not None:
         found = f"believed that steps of the request in row {row[bad]} take {log.estimate_s[bad]} s"
         raise run.policy_error("scheduler", f"{found}; an estimate is positive")
+
+
+def _latest(ends_s: NDArray[np.float64], gpu: NDArray[np.int64], least_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the latest of the ends up to each but the last, of one GPU, and at least ``least_s``; GPUs ascend."""
+    latest_s = ends_s.copy()
+    for one in np.unique(gpu):
+        latest_s[gpu == one] = np.maximum.accumulate(ends_s[gpu == one])
+    return np.maximum(latest_s[:-1], least_s)
 
 
 def _check_passes(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on_gpu: Flags) -> None:

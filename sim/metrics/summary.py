@@ -304,6 +304,7 @@ class MeasuredWindow:
                 "busy_fraction": _ratio(sum(busy_s.get(gpu, 0.0) for gpu in part.gpus), len(part.gpus) * self.span_s),
                 "wait_s": part.wait_s,
             }
+            | ({"batch_mean": _ratio(part.request_s, part.gpu_s)} if part.joins else {})
             for name, part in parts.items()
         }
 

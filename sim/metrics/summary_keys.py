@@ -123,6 +123,7 @@ KEYS: Mapping[str, Kind] = {
     "stages.components.*.gpus": COUNT,
     **{f"stages.components.*.{name}": SECONDS for name in ("gpu_s", "wait_s")},
     "stages.components.*.busy_fraction": SHARE,
+    "stages.components.*.batch_mean": AMOUNT,
     **{f"cascade.{name}": COUNT for name in ("attempts", "escalated")},
     **{f"{group}.{name}": PRICE for group in ("energy_j", "cost_usd") for name in ("per_image", "total")},
     "cost_usd.by.*": PRICE,

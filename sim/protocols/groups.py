@@ -141,6 +141,9 @@ class StageView(Protocol):
     def interrupt(self, progress: Progress) -> None:
         """End the running launch of ``progress`` at its next boundary."""
 
+    def withdraw(self, progress: Progress) -> None:
+        """Take back the launch of ``progress`` if it has not started: its requests wait again (``at_boundary``)."""
+
     def ask_again(self) -> None:
         """Have `GroupPolicy.stands` asked anew for every launch that runs on."""
 
@@ -178,6 +181,7 @@ class GroupPolicy(Protocol):
         follows_gpus: True if it launches on GPUs of ``StageView.idle`` alone, so that GPUs may come, go and change
             their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
         needs_equal_steps: True if it takes all steps of a request as equally long.
+        batches_stages: True if it forms the batches that a stage asks for (Stage.max_batch).
     """
 
     __slots__ = ()
@@ -185,6 +189,7 @@ class GroupPolicy(Protocol):
     acts_on_answers: bool = False
     follows_gpus: bool = False
     needs_equal_steps: bool = False
+    batches_stages: bool = False
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...

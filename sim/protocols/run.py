@@ -12,6 +12,7 @@ from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.handling import Handling
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.progress import BatchShare
 from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload
@@ -44,6 +45,7 @@ class AttemptLog(Protocol):
         estimate_s: float = ...,
         energy_j: float = ...,
         batch: int = ...,
+        share: BatchShare | None = ...,
     ) -> None: ...
 
     def lose(self, row: int, arrival_s: float) -> None: ...

@@ -326,7 +326,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         lambda *assumption: noted.append(Assumption(*assumption)),
         settings.addons == "serve",
     ).column(trace)
-    full = standalone(backends[0], reference(models), shapes, native, sampling)
+    others = executor.other_stages if isinstance(executor, Stages) else ()
+    full = standalone(backends[0], reference(models), shapes, native, sampling, others)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
     of_gpus = roles(allocation, settings.cluster, gpus, models)
     check_roles(frontend, scheduler, controllers[1], of_gpus, models)

@@ -71,7 +71,7 @@ class EstimateTable(Estimates):
         if batch > 1:
             raise ConfigError(
                 f"estimates.seconds: a batch of {batch} was asked for, and the table has requests alone; choose "
-                "estimates=perfect, or group_policy.max_batch=1"
+                "estimates=perfect, or max_batch=1 in group_policy and executor.stages"
             )
         entry = self._seconds.get(size_of(request))
         seconds = entry.get(degree) if isinstance(entry, dict) else entry

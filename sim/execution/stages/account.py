@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from mezzotint.sim.core.plan import MISSING
-from mezzotint.sim.core.progress import Attempt, Progress
+from mezzotint.sim.core.progress import Attempt, BatchRun, Progress
 from mezzotint.sim.execution.stages.costs import StageCosts
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from mezzotint.sim.protocols import AttemptLog, RequestColumn, Run, StageCost, Worker
@@ -20,10 +20,15 @@ _OF_ATTEMPTS = "gpu_s", "estimate_s", STEP_SHARE, "component_loads"
 
 @dataclass(slots=True)
 class Account:
-    """Records the attempts of stages, and the moves between them. A request's shares add up over its attempts."""
+    """Records the attempts of stages, and the moves between them. A request's shares add up over its attempts.
+
+    Attributes:
+        batch_runs: the runs of requests in batches that they join and leave, as far as they are recorded.
+    """
 
     run: Run
     costs: Mapping[str, StageCosts]
+    batch_runs: dict[Progress, BatchRun] = field(init=False, default_factory=dict, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
     _earlier: dict[int, list[float]] = field(init=False, default_factory=dict, repr=False)
@@ -42,8 +47,11 @@ class Account:
         columns[BATCH_MEAN] = run.add_column(BATCH_MEAN, default=1.0)
         columns[STEP_SHARE] = run.add_column(STEP_SHARE, default=0.0, public=False)
 
-    def attempt(self, batch: Sequence[Progress], attempt: Attempt) -> None:
-        """Record ``attempt`` of the requests of ``batch``, which ended."""
+    def attempt(self, batch: Sequence[Progress], attempt: Attempt, joins: bool = False) -> None:
+        """Record ``attempt`` of the requests of ``batch``, which ended.
+
+        If it ``joins`` the runs of a batch that requests join and leave, it is added to each request's run.
+        """
         first, group = batch[0], attempt.group
         stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
         cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), len(batch))
@@ -63,6 +71,36 @@ class Account:
         )  # fmt: skip
         for progress in batch:
             self._add(progress, attempt, len(batch), estimate_s, seconds, steps_s, joules / len(batch))
+            if joins:
+                self._join(progress, attempt, len(batch), estimate_s, seconds, joules / len(batch))
+            else:
+                self._log.add(
+                    progress.request.row, attempt.index, progress.stages[attempt.index].component, model, group.gpus,
+                    attempt.from_s, attempt.until_s, ran, estimate_s, joules / len(batch), len(batch),
+                )  # fmt: skip
+
+    def _join(
+        self, progress: Progress, attempt: Attempt, batch: int, estimate_s: float, seconds: float, joules: float
+    ) -> None:
+        """Add ``attempt`` to the run of its request, which goes on from the attempt before or begins."""
+        run = self.batch_runs.get(progress)
+        if run is None:
+            run = self.batch_runs[progress] = BatchRun(attempt.group, attempt.index, attempt.from_s)
+        run.until_s, run.max_batch = attempt.until_s, max(run.max_batch, batch)
+        run.steps += attempt.steps
+        run.seconds += seconds
+        run.estimate_s += estimate_s
+        run.joules += joules
+        run.gpu_s += seconds * len(attempt.group.gpus) / batch
+        run.batch_s += seconds * batch
+
+    def end_run(self, progress: Progress) -> None:
+        """Record the run of ``progress`` in a batch that requests join and leave."""
+        run, request = self.batch_runs.pop(progress), progress.request
+        self._log.add(
+            request.row, run.index, progress.stages[run.index].component, request.model or "", run.group.gpus,
+            run.from_s, run.until_s, run.steps, run.estimate_s, run.joules, run.max_batch, run.share,
+        )  # fmt: skip
 
     def _add(
         self,
@@ -86,10 +124,6 @@ class Account:
         columns["gpu_s"][row] += seconds * len(gpus) / batch
         columns["estimate_s"][row] += estimate_s
         columns[STEP_SHARE][row] += steps_s * len(gpus) / batch
-        self._log.add(
-            row, attempt.index, progress.stages[attempt.index].component, request.model or "", gpus, attempt.from_s,
-            attempt.until_s, attempt.steps, estimate_s, joules, batch,
-        )  # fmt: skip
 
     def move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         """Record a move, on ``group`` of the old and the new GPUs."""

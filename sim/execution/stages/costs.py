@@ -109,19 +109,23 @@ class StageCosts:
             work = replace(work, images=1, cfg=None, input_images=0)
         if batch > 1:
             work.row = -1  # a batch takes the typical seconds, whatever its rows
-            if degree == 1:
+            if degree == 1 and stage.denoises:
                 self._check_memory(work, batch)
         first_s = step_s = last_s = 0.0
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):
             first_s = backend.begin((work,)).seconds
+            if component == TEXT_ENCODER and batch > 1:
+                first_s = backend.begin((work,) * batch).seconds / batch  # StageCost.batch_s adds up all
         if stage.denoises:
             step_s, joules = self._step(work, degree, batch)
         if component in (WHOLE, VAE):
             work.done = work.steps
             last_s = backend.end((work,)).seconds
+            if component == VAE and batch > 1:
+                last_s = backend.end((work,) * batch).seconds / batch
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
-            step_s = backend.component_s(component, work, degree)
+            step_s = backend.component_s(component, work, degree, batch)
         watts = self.gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         ends: tuple[float, ...] = ()
         if stage.denoises:

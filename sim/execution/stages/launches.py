@@ -34,6 +34,7 @@ class LaunchState:
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
         batch: the other requests of its batch.
+        joins: True if requests join and leave its batch (Stage.max_batch), so that it goes on in other launches.
         begin_s: instant at which its work begins, or the move.
         steps_from_s: instant from which its steps are counted, after the text encoding that is part of its stage.
         goes_on: True if it was decided in the turn of its own request, whose last launch ended then.
@@ -56,6 +57,7 @@ class LaunchState:
     steps: int
     every: int
     batch: tuple[Progress, ...] = ()
+    joins: bool = False
     stamp: int = 0
     queued_s: float = 0.0
     dispatched_s: float = 0.0

@@ -23,7 +23,8 @@
    are restored (`Restorations`).
 5. Record. Launches that follow each other on the same GPUs are one attempt (`Account`). It is recorded when something
    else happens to the request or its GPUs (``_close``): a pause, a load, a move, another stage. The usage log of a GPU
-   takes times in order, so the attempt is recorded before whatever ends it.
+   takes times in order, so the attempt is recorded before whatever ends it. Where requests join and leave a batch
+   (Stage.max_batch), each launch is recorded as it ends, and the attempt of each request is the sum over its launches.
 6. GPUs that go. A GPU that fails ends its launch at once (``abort``), and requests whose latent was there begin anew.
    One that leaves its role or is given back ends it where it is decided anew (``_leave``). Of launches that have not
    started there the requests wait again; of a policy that counts on the GPUs that it began with they stay queued.
@@ -57,7 +58,7 @@ from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
-from mezzotint.sim.core.plan import Stage
+from mezzotint.sim.core.plan import COMPONENTS, Stage
 from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.worker import DOWN, Worker
@@ -106,7 +107,8 @@ class Stages(Executor, Scheduler):
         estimates: what the policy believes of costs; None for the true ones.
         stages: ``whole`` makes a request one stage, with text encoding in its first step and decoding in its last;
             ``disaggregated`` makes text encoder, denoiser and VAE stages of their own. A list names the stages in
-            order; its ``denoiser`` runs the steps of the request, the others as many as the list says.
+            order; its ``denoiser`` runs the steps of the request, the others as many as the list says. With
+            ``max_batch`` requests share the steps of a stage, and join and leave between two of them.
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         migration_s: seconds in which a latent moves to other GPUs, besides its bytes.
         handover: ``blocking`` moves a latent once the next launch can start, and keeps old and new GPUs busy meanwhile.
@@ -191,6 +193,12 @@ class Stages(Executor, Scheduler):
     """True if another launch ends at this instant than was known."""
     _dispatch_due: bool = field(init=False, default=False, repr=False)
 
+    @property
+    def other_stages(self) -> list[Stage]:
+        """The stages of each request besides text encoder, denoiser and VAE."""
+        stages = self.stages if isinstance(self.stages, list) else ()
+        return [stage for stage in stages if stage.component not in COMPONENTS]
+
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
         self._may_give_up = run.may_give_up
@@ -204,6 +212,7 @@ class Stages(Executor, Scheduler):
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
+            self._check_batches(self._policy)
             if not self._policy.follows_gpus:
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
@@ -250,6 +259,22 @@ class Stages(Executor, Scheduler):
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
         self._assume(run)
 
+    def _check_batches(self, policy: GroupPolicy | None) -> None:
+        """Raise ConfigError for a stage that requests share (Stage.max_batch), if nobody forms its batches."""
+        for stage in self.stages if isinstance(self.stages, list) else ():
+            if stage.max_batch > 1 and (policy is None or not policy.batches_stages):
+                who = "no group policy" if policy is None else f"the group policy {class_name(policy)}"
+                raise ConfigError(
+                    f"executor.stages: found max_batch={stage.max_batch} of {stage.component} beside {who}, which runs "
+                    "each request of it alone; choose group_policy=pools or colocated, or leave max_batch out"
+                )
+            if stage.max_batch > 1 and stage.denoises and self.feature_cache is not None:
+                raise ConfigError(
+                    f"feature_cache: found a {stage.component} with max_batch={stage.max_batch} (executor.stages), and "
+                    "steps that reuse features are not batched on groups of GPUs; add feature_cache=none, leave "
+                    "max_batch out, or choose executor=continuous-batching"
+                )
+
     def _check_feature_cache(self, run: Run, feature_cache: FeatureCache) -> None:
         if self._policy.needs_equal_steps:
             raise ConfigError(
@@ -267,12 +292,13 @@ class Stages(Executor, Scheduler):
         known = self._known[gpu.name]
         return View(
             MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
-            known.cost, known.remaining_s, self.interrupt, self._lookahead.ask_again, self.place, self.discard,
-            self.decide_at, self._view,
+            known.cost, known.remaining_s, self.interrupt, self.withdraw, self._lookahead.ask_again, self.place,
+            self.discard, self.decide_at, self._view,
         )  # fmt: skip
 
     def _refuse_unused(self) -> None:
         """Raise ConfigError for settings of groups without a group policy, when each request runs on one GPU."""
+        self._check_batches(None)
         for name in ("forming_s", "migration_s", "link_bytes_s"):
             if getattr(self, name):
                 raise ConfigError(
@@ -288,6 +314,10 @@ class Stages(Executor, Scheduler):
     def _assume(self, run: Run) -> None:
         if self.forming_s:
             run.assume("seconds to form a group of GPUs", self.forming_s, "executor.forming_s")
+        for stage in self.other_stages:
+            if stage.max_batch > 1:
+                what = f"seconds of work that a request brings as it joins the batch of {stage.component}"
+                run.assume(what, 0, "assumed: what comes before its first step, such as prefill, is inside its steps")
         if self.launch_s:
             run.assume("seconds from a decision to the begin of its work", self.launch_s, "executor.launch_s")
         if self.migration_s:
@@ -315,10 +345,11 @@ class Stages(Executor, Scheduler):
             launch.steps = min(every, launch.steps)
             return
         # Of two events of one instant the turns decide which sees the other
-        # (test_tie_falls_as_with_a_decision_at_every_boundary).
+        # (test_tie_falls_as_with_a_decision_at_every_boundary). Who comes at a boundary of a batch joins there, whether
+        # another request leaves there or not (test_requests_in_a_flat_batch_wait_for_the_next_boundary_alone).
         is_now = launch.boundary_at(now_s)
         steps, ends_s = launch.boundary, launch.boundary_s
-        if is_now and self._turns.of(launch) < self._turns.present:
+        if is_now and not launch.joins and self._turns.of(launch) < self._turns.present:
             steps = min(steps + every, launch.progress.left)
             ends_s = launch.end_s(steps)
         if steps < launch.steps:
@@ -332,6 +363,12 @@ class Stages(Executor, Scheduler):
         launch.steps, launch.ends_s = steps, ends_s
         if ends_s not in launch.calls:
             launch.calls[ends_s] = self._clock.at(ends_s, COMPLETION, self._due, launch)
+
+    def withdraw(self, progress: Progress) -> None:
+        launch = self._launches.get(progress) or self._in_batch_of.get(progress)
+        if launch is not None and launch in self._queue:
+            self._queue.remove(launch)
+            self._wait_again(launch)
 
     def discard(self, progress: Progress, reason: str) -> None:
         if progress not in self._waiting:
@@ -449,6 +486,7 @@ class Stages(Executor, Scheduler):
             needed |= self._there(last)
         launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch)
         launch.goes_on = progress is self._ending
+        launch.joins = progress.stage.max_batch > 1 and progress.batch_key is not None
         if batch != ():
             self._claim_batch(launch)
         # A decision made before the boundary was on its way during the last step
@@ -477,6 +515,11 @@ class Stages(Executor, Scheduler):
             self._in_batch_of[other] = launch
             if self._moves_block and other.group is not None:
                 launch.needed |= self._there(other.group)
+        if launch.joins and len(launch.requests()) > progress.stage.max_batch:
+            raise self._error(
+                f"launches {len(launch.requests())} requests with {progress!r}; expected {progress.stage.max_batch} at "
+                "most (Stage.max_batch)"
+            )
 
     def _there(self, group: Worker) -> int:
         """Return the bits of the GPUs of ``group`` that a move keeps busy: one that is away is not waited for."""
@@ -564,6 +607,8 @@ class Stages(Executor, Scheduler):
         before = self._attempts[progress]
         if before is not None and (before.group is not group or before.index != progress.index or launch.batch):
             self._close(progress)
+        if self._account.batch_runs:
+            self._end_runs(launch, group)
         # It waited, so it goes before all that pass a boundary now
         # (test_launch_that_waited_goes_before_those_decided_at_its_start).
         if launch.queued_s < now_s:
@@ -571,8 +616,7 @@ class Stages(Executor, Scheduler):
         launch.dispatched_s = now_s
         if self._at_boundary and (last is not group or launch.batch or self._addons is not None):
             self._take_gpus(launch, group)
-        for other in launch.batch:
-            self._close(other)
+        self._close_all(launch.batch, not launch.joins)
         # It may have waited for its GPUs longer than ``launch_s``
         # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
@@ -589,9 +633,22 @@ class Stages(Executor, Scheduler):
             # (test_latents_of_a_batch_move_to_its_group).
             launch.begin_s = max(launch.begin_s, *(member.paused_since_s + seconds for member, seconds in moves))
         if launch.begin_s > now_s:
-            self._close(progress)
+            self._close_all(launch.requests())
         self._schedule_end(launch, group)
         return True
+
+    def _close_all(self, requests: Sequence[Progress], and_runs: bool = True) -> None:
+        """Record the attempts of ``requests``, and their runs in batches."""
+        for progress in requests:
+            if and_runs or self._attempts[progress] is not None:
+                self._close(progress)
+
+    def _end_runs(self, launch: LaunchState, group: Worker) -> None:
+        """Record the runs in batches that do not go on with ``launch`` on ``group``."""
+        for member in launch.requests():
+            run = self._account.batch_runs.get(member)
+            if run is not None and (run.group is not group or run.index != member.index):
+                self._account.end_run(member)
 
     def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
         """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
@@ -601,8 +658,8 @@ class Stages(Executor, Scheduler):
         )
         for other in others:
             # The usage log takes the times of a GPU in order, so what ran there is recorded first
-            # (test_component_is_loaded_after_the_stage_of_another_request).
-            if is_new:
+            # (test_component_is_loaded_after_the_stage_of_another_request). In a batch that requests join, it is.
+            if is_new and not (launch.joins and self._in_batch_of.get(other) is launch):
                 self._close(other)
             # Else LoRAs that it waits for would count as merged there
             # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
@@ -624,7 +681,8 @@ class Stages(Executor, Scheduler):
             attempt = Attempt(
                 group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
             )  # fmt: skip
-            self._attempts[progress] = attempt
+            if not launch.joins:
+                self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         is_delayed = self._addons is not None and self._addons.may_delay(progress)
@@ -759,8 +817,8 @@ class Stages(Executor, Scheduler):
         attempt = launch.attempt
         assert attempt is not None
         attempt.until_s, attempt.steps = now_s, launch.done + launch.steps - attempt.done
-        if launch.batch:
-            self._account.attempt(launch.requests(), attempt)
+        if launch.batch or launch.joins:
+            self._account.attempt(launch.requests(), attempt, launch.joins)
             self._attempts[progress] = None
         elif not self._away.isdisjoint(launch.gpus):
             self._close(progress)  # a GPU that leaves may load at once
@@ -962,6 +1020,8 @@ class Stages(Executor, Scheduler):
         if attempt is not None:
             self._account.attempt((progress,), attempt)
             self._attempts[progress] = None
+        elif progress in self._account.batch_runs:
+            self._account.end_run(progress)
 
     def _forget(self, progress: Progress) -> None:
         """Forget a request that leaves."""
@@ -1092,6 +1152,8 @@ class Stages(Executor, Scheduler):
                 self._close(progress)
             elif attempt is not None:
                 from_s = attempt.from_s
+            else:
+                self._close(progress)  # its run in the batch up to this launch
             # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
             self._run.cluster.cut_short(on)
             self._account.lost(progress, on, from_s, now_s, 1 + len(launch.batch))

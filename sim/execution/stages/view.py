@@ -147,6 +147,7 @@ class View:
     cost: Callable[..., StageCost]
     remaining_s: Callable[[Progress, int], float]
     interrupt: Callable[[Progress], None]
+    withdraw: Callable[[Progress], None]
     ask_again: Callable[[], None]
     place: Callable[[Sequence[int], Sequence[str]], None]
     discard: Callable[[Progress, str], None]

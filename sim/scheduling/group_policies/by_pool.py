@@ -73,6 +73,9 @@ class Pool:
     def interrupt(self, progress: Progress) -> None:
         self.view.interrupt(progress)
 
+    def withdraw(self, progress: Progress) -> None:
+        self.view.withdraw(progress)
+
     def ask_again(self) -> None:
         """Do nothing: `ByPool` decides at every boundary."""
 
@@ -111,6 +114,7 @@ class ByPool(GroupPolicy):
     decides_before_release: bool = field(init=False)
     acts_on_answers: bool = field(init=False)
     needs_equal_steps: bool = field(init=False)
+    batches_stages: bool = field(init=False)
     follows_gpus: bool = field(init=False, default=True, repr=False)
     _pools: list[Pool] = field(init=False, default_factory=list, repr=False)
     _pool_of: dict[Progress, Pool] = field(init=False, default_factory=dict, repr=False)
@@ -119,6 +123,7 @@ class ByPool(GroupPolicy):
         self.decides_before_release = self.policy.decides_before_release
         self.acts_on_answers = self.policy.acts_on_answers
         self.needs_equal_steps = self.policy.needs_equal_steps
+        self.batches_stages = self.policy.batches_stages
 
     def bind(self, run: Run, view: StageView) -> None:
         workers = [run.cluster.group((gpu,)) for gpu in range(len(view.claimed))]
