@@ -1,7 +1,7 @@
 """The input of a run: the arriving rows of a trace, and the similarity of their prompts."""
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -130,6 +130,7 @@ class Workload:
         addon_bytes: size of add-ons by name, where the trace states it.
         column_codes: trace column -> a whole number for every trace row, (preload + rows,), equal where the values are;
             -1 where there is none. None without a trace.
+        column_values: trace column -> its different values, by the number that ``column_codes`` gives them.
         sampling: sampling parameters of each trace row; None if none change a cost.
 
     Attributes:
@@ -151,6 +152,7 @@ class Workload:
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     column_codes: Callable[[str], NDArray[np.int32]] | None = None
+    column_values: Callable[[str], Sequence[str]] | None = None
     sampling: SamplingColumn | None = None
     rows: int = field(init=False)
     width: "array[int]" = field(init=False, repr=False)

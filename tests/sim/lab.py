@@ -93,6 +93,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         priority=array("i", parts.pop("priority", ())),
         addons=parts.pop("addons", None),
         column_codes=parts.pop("column_codes", None),
+        column_values=parts.pop("column_values", None),
     )
     similarity = SimilarityInputs(
         parts.pop("embeddings", lambda: np.eye(total, dtype=np.float32)),
