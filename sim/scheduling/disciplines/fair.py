@@ -104,7 +104,7 @@ class Fair(Discipline):
             self._typical = TypicalLatency(run, "discipline: fair", remedy)
         missing = int((codes[workload.preload :] == NO_USER).sum())
         if missing:
-            run.assume("tenant of requests without user_id", "one for all of them", f"{missing} requests")
+            run.assume("requests without user_id, which are one tenant", missing, "the trace names no user")
 
     def _weights_by_code(self) -> dict[int, Fraction]:
         values = self._run.workload.column_values
