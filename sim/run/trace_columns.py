@@ -69,7 +69,7 @@ def _reasons(trace: Trace, settings: Settings, engine: Engine) -> dict[str, str]
         "slo_s": "",
         "priority": "" if isinstance(discipline, Edf) or by_priority else "discipline is not edf",
         "base_model": "the models are those of models=",
-        "user_id": "" if isinstance(discipline, Fair) else "users are served alike",
+        "user_id": "" if isinstance(discipline, Fair) else "no part tells users apart",
         "latency_s": "a measured result",
     }
     return {name: "" if name in key - {*BY_SHAPE} else reason for name, reason in reasons.items()}
