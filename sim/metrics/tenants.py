@@ -42,7 +42,7 @@ def tenants(
     tenant, count = codes + 1, len(names) + 1
     requests, done = np.bincount(tenant, minlength=count), np.bincount(tenant[completed], minlength=count)
     slowdowns = (latency_s / standalone_s)[completed]
-    served_s = np.bincount(tenant, np.nan_to_num(gpu_s), count)
+    served_s = np.bincount(tenant, np.nan_to_num(gpu_s), count).astype(np.float64)
     # A tenant without a completed request is the worst off.
     slowdown = np.full(count, np.inf)
     np.divide(np.bincount(tenant[completed], slowdowns, count), done, out=slowdown, where=done > 0)
