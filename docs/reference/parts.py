@@ -72,6 +72,7 @@ BATCHING = ("dynamic-batching", "mlperf-batching", "random-dispatch")
 NEEDS: Mapping[str, Mapping[str, str]] = {
     "executor=continuous-batching": {"batching": "same-size"},
     "scheduler=stages": {"executor": "stages", "group_policy": "edf-best-fit"},
+    "scheduler=central": {"discipline": "fifo"},
     "scheduler=per-worker": {"router": "least-requests", "discipline": "fifo"},
     "scheduler=groups": {"executor": "continuous-batching", "addons": "serve"},
     "scheduler=hit-miss": {"frontend": "modm", "allocation": "last-small"},
@@ -111,6 +112,7 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "executor=static-batch": {"max_batch": 32},
+    "discipline=fifo-limits": {"max_running": 2},
     "failures=outages": {"outages": {1: [[2.0, 30.0]], 3: [[1.0, 20.0]]}},
     "failures=random": {"mean_up_s": 20.0, "mean_down_s": 20.0},
     "controller=autoscale-*": {"startup_s": 2.0, "period_s": 2.0, "start_gpus": 2},
@@ -195,6 +197,7 @@ def made_trace() -> Trace:
             "controlnets": [[f"net-{row % 2}"] if row % 3 else [] for row in rows],
             "loras": [["lora"] for row in rows],
             "priority": [row % 2 for row in rows],
+            "user_id": [f"u{row % 5}" for row in rows],
         },
         name="made up", source="made up, for every pair of parts", notes={"synthetic": True},
     )  # fmt: skip

@@ -145,6 +145,7 @@ class Workload:
         addon_bytes: size of add-ons by name, where the trace states it.
         column_codes: trace column -> a whole number for every trace row, (preload + rows,), equal where the values are;
             -1 where there is none. None without a trace.
+        column_values: trace column -> its different values, by the number that ``column_codes`` gives them.
         sampling: sampling parameters of each trace row; None if none change a cost.
         max_tries: times that a client may send a request; each try has a row, and the columns above have them all
             (mezzotint.sim.client.tries).
@@ -168,6 +169,7 @@ class Workload:
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     column_codes: Callable[[str], NDArray[np.int32]] | None = None
+    column_values: Callable[[str], Sequence[str]] | None = None
     sampling: SamplingColumn | None = None
     max_tries: int = 1
     rows: int = field(init=False)

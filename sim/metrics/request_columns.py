@@ -14,6 +14,7 @@ from mezzotint.sim.core.culprit import caller
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import LOOKUPS, MISSING, Plan
 from mezzotint.sim.core.request import COMPLETED, OUTCOMES, Request
+from mezzotint.sim.core.tenant import USER
 
 REAL, WHOLE, CODE = "d", "i", "B"
 """float64, int32 and uint8, by the letters of struct and NumPy. NaN and -1 stand for null."""
@@ -54,7 +55,7 @@ COLUMNS = (
 )
 """Columns of every requests.parquet. DERIVED ones are computed for the table, so no part may declare them."""
 
-DERIVED = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor")
+DERIVED = ("request_id", "reason", "source_id", "source_age_trace_s", "quality_factor", USER)
 
 NULLS = {float: np.nan, int: MISSING, bool: False}
 """Null of a declared column, by type."""
@@ -252,12 +253,18 @@ class RequestColumns:
         self._records["finish_s"][row] = now_s
         self._records["outcome"][row] = outcome
 
-    def table(self, request_ids: pa.ChunkedArray, source_age_trace_s: NDArray[np.float64]) -> pa.Table:
+    def table(
+        self,
+        request_ids: pa.ChunkedArray,
+        source_age_trace_s: NDArray[np.float64],
+        users: pa.DictionaryArray | None = None,
+    ) -> pa.Table:
         """Return the table of requests.parquet, in the order of the trace; -1 and NaN become null.
 
         Args:
             request_ids: of the whole trace; a source may be a row at its head that only filled the cache.
             source_age_trace_s: as from ``mezzotint.sim.metrics.summary``, (rows,).
+            users: of the whole trace; a column if there are any.
         """
         reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():
@@ -275,7 +282,9 @@ class RequestColumns:
             "quality_factor": _plain(self["quality"]),
             "lookup": _to_dictionary(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
-        names = dict.fromkeys((*COLUMNS, *(name for name, column in self.declared.items() if column.public)))
+        if users is not None and len(users.dictionary):
+            derived[USER] = users.slice(self.first)
+        names = dict.fromkeys((*COLUMNS, *(name for name, column in self.declared.items() if column.public), *derived))
         return pa.table({name: derived[name] if name in derived else _plain(self[name]) for name in names})
 
 

@@ -28,6 +28,8 @@ _ANY = core_schema.any_schema()
 _TEXT = core_schema.str_schema()
 _TEXTS = core_schema.list_schema(_TEXT)
 _WHOLE = core_schema.nullable_schema(core_schema.int_schema(ge=1))
+_COUNT = core_schema.int_schema(ge=0)
+_REAL = core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0))
 
 
 def _rows(required: Sequence[str], kinds: Mapping[str, CoreSchema], optional: Sequence[str] = ()) -> CoreSchema:
@@ -72,6 +74,14 @@ _SUMMARY = SchemaValidator(
                 key: core_schema.nullable_schema(_TEXT)
                 for key in ("load.note", "state.cache_start", "state.warmup_rule", "state.note")
             },
+            "tenants.rows": _rows(
+                ("user_id", "requests", "share", "completed", "discarded_by_limit", "gpu_s", "slowdown", "latency_s"),
+                {
+                    **dict.fromkeys(("requests", "completed", "discarded_by_limit"), _COUNT),
+                    **dict.fromkeys(("share", "gpu_s", "slowdown"), _REAL),
+                    "latency_s": core_schema.dict_schema(_TEXT, _REAL),
+                },
+            ),
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
                 ("role", "model", "width", "height", "steps", "precision", "basis", "service_error"),
@@ -79,8 +89,8 @@ _SUMMARY = SchemaValidator(
                     **dict.fromkeys(("role", "model"), _TEXT),
                     **dict.fromkeys(("width", "height", "steps", "frames"), _WHOLE),
                     "untimed": _TEXTS,
-                    "requests": core_schema.int_schema(ge=0),
-                    "service_error": core_schema.nullable_schema(core_schema.float_schema(allow_inf_nan=False, ge=0)),
+                    "requests": _COUNT,
+                    "service_error": _REAL,
                 },
                 # older summaries lack them, and models of images have no frames
                 ("gpu", "frames", "source", "software", "date", "untimed", "requests"),

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from mezzotint.backends.base import size_text
@@ -20,12 +21,14 @@ from mezzotint.sim.core.model import reference
 from mezzotint.sim.core.plan import DECLARED, LOOKUPS, MISSING
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
 from mezzotint.sim.core.slo import OWN, Limit
+from mezzotint.sim.core.tenant import LIMIT_REASONS, NO_USER
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.cost import PaidService, cost, gpu_price
 from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, WASTED, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
+from mezzotint.sim.metrics.tenants import tenants
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
 from mezzotint.sim.metrics.warmup import MIN_PERIODS, Warmup
 from mezzotint.sim.protocols import Run
@@ -53,6 +56,7 @@ def summarise(
     record: RunRecord,
     trace: Trace,
     source_ages_s: Reals,
+    users: pa.DictionaryArray,
     columns: Mapping[str, Any],
     *,
     seed: int,
@@ -71,6 +75,7 @@ def summarise(
 
     Args:
         source_ages_s: as from ``source_age_trace_s``, (rows,).
+        users: the user of each request of the trace, if any has one.
         columns: columns of the trace that decide the results, and the others.
         simulate_s, cpu_s: wall and processor time of the simulation.
         warmup: head of the run that is not measured.
@@ -126,6 +131,7 @@ def summarise(
         **view.split(),
         **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
+        **view.tenants(users),
         "slo": view.limits(slo, offered["offered_rpm"]),
         "cache": view.cache() | {"source_age_trace_s": median_and_p90(source_ages_s[warmup.rows :])},
         "addons": view.addons(),
@@ -462,12 +468,39 @@ class MeasuredWindow:
         late: NDArray[np.bool_] = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
         return late
 
+    def tenants(self, users: pa.DictionaryArray) -> dict[str, Any]:
+        """Return how the tenants fared, whose ``users`` are those of the whole trace; nothing if it has none."""
+        codes = np.asarray(users.indices.fill_null(NO_USER))[self._first :]
+        if (codes == NO_USER).all():
+            return {}
+        over_limit = np.zeros(len(codes), bool)
+        over_limit[
+            [
+                row - self._first
+                for row, reason in self._record.request_columns.reasons.items()
+                if reason in LIMIT_REASONS and row >= self._first
+            ]
+        ] = True
+        found = tenants(
+            codes,
+            users.dictionary.to_pylist(),
+            latency_s=self.latency_s,
+            standalone_s=self._full.total_s[self._first :],
+            gpu_s=self._step_gpu_s(),
+            completed=self.completed,
+            over_limit=over_limit,
+        )
+        return {"tenants": found}
+
+    def _step_gpu_s(self) -> NDArray[Any]:
+        """Return the GPU seconds of each request's steps, its share of shared ones; NaN if it never started."""
+        return self.column(STEP_SHARE if STEP_SHARE in self._record.request_columns else "denoise_s")
+
     def step_saving(self) -> float | None:
         """Return 1 - GPU step-seconds spent / those of every completed request in full on the large model."""
         if not self.completed.any():
             return None
-        shared = STEP_SHARE if STEP_SHARE in self._record.request_columns else "denoise_s"
-        spent_s = np.nansum(self.column(shared))  # NaN: never started, so no steps
+        spent_s = np.nansum(self._step_gpu_s())
         return float(1 - spent_s / self._full.denoise_s[self._first :][self.completed].sum())
 
     def cache(self) -> dict[str, Any]:

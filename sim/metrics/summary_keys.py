@@ -47,6 +47,7 @@ COUNT = Kind(is_whole=True)
 LATENCY = Kind("s", better="low")
 SECONDS = Kind("s")
 SHARE = Kind("%", high=1.0)
+FAIRNESS = Kind(high=1.0, better="high")
 LATE = Kind("%", high=1.0, better="low")
 SAVING = Kind("%", low=-math.inf, high=1.0)
 RATIO = Kind("%")
@@ -91,6 +92,8 @@ KEYS: Mapping[str, Kind] = {
     "sessions.without_stall": SHARE,
     "sessions.stalls_per_session": AMOUNT,
     "sessions.late_chunks": LATE,
+    **{f"tenants.{name}": COUNT for name in ("count", "discarded_by_limit", "rows_left_out")},
+    **{f"tenants.jain.{name}": FAIRNESS for name in ("gpu_s", "slowdown")},
     "slo.*.limit_s": SECONDS,
     "slo.*.violation_rate": LATE,
     "slo.*.goodput_rpm": RATE,

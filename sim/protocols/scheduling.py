@@ -99,7 +99,10 @@ class Router(Protocol):
 
 @runtime_checkable
 class Discipline(Protocol):
-    """A queue discipline: in which order queued requests join a worker's batch (``scheduler=per-worker``)."""
+    """A queue discipline: in which order queued requests are served (``scheduler=per-worker`` or ``central``).
+
+    The queue of all workers together (``scheduler=central``) is that of one of them, whoever takes the request.
+    """
 
     __slots__ = ()
 
@@ -108,11 +111,15 @@ class Discipline(Protocol):
 
     @abstractmethod
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        """Queue ``request`` at ``worker``. If the worker has capacity, ``next`` is called after this."""
+        """Queue ``request`` at ``worker``, or discard it. If the worker has capacity, ``next`` is called after this."""
 
     @abstractmethod
     def next(self, worker: Worker, now_s: float) -> Request | None:
         """Return the next request for ``worker``, which has capacity; None leaves it as it is."""
+
+    def ended(self, worker: Worker, request: Request, now_s: float) -> None:
+        """Take note that ``request``, which ``next`` returned and ``worker`` ran, ended or was lost with its GPU."""
+        return
 
     @abstractmethod
     def leave(self, worker: Worker) -> Sequence[Request]:

@@ -30,6 +30,7 @@ from mezzotint.sim.report.interactive import PageFigure, page, picture, svg
 from mezzotint.sim.report.labels import short_key
 from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.sensitivity import PERCENTILES, Sensitivity, rerun_s, sensitivities
+from mezzotint.sim.report.tenants import tenants
 from mezzotint.sim.report.vllm_omni import vllm_omni
 from mezzotint.sim.run.sweep_folder import failures
 
@@ -156,6 +157,7 @@ def _page(
         reruns_s=sum(rerun_s(band.run) for band in bands),
         percentiles=PERCENTILES,
         example=EXAMPLE,
+        tenants=tenants(runs).assign(group=lambda rows: rows.series + ", " + rows.load).to_dict("records"),
         by_others=any(model.basis == "published" for run in runs for model in run.models),
         undrawn=[facts["title"] for name, facts in _FIGURES.items() if name not in figures and "optional" not in facts],
     )

@@ -40,6 +40,7 @@ from mezzotint.sim.core.run_folder import (
 )
 from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
+from mezzotint.sim.core.tenant import USER
 from mezzotint.sim.core.workload import (
     Shapes,
     SimilarityInputs,
@@ -216,11 +217,14 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     elif not engine.backend.live:
         judged = assembled.quality.judge(record, engine.models, config, alpha)
         record.request_columns["quality"][:] = judged.factor
+    users = sent.encoded(USER)
+    source_ages_s = source_age_trace_s(record.request_columns, sent)
     summary = summarise(
         engine,
         record,
         trace,
-        source_age_trace_s(record.request_columns, sent),
+        source_ages_s,
+        users,
         columns_read(trace, settings, engine),
         seed=engine.seed,
         simulate_s=simulate_s,
@@ -243,7 +247,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         write_timeline(record, path, names, cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
-    table = record.request_columns.table(ids, source_age_trace_s(record.request_columns, sent))
+    table = record.request_columns.table(ids, source_ages_s, users)
     attempts = None if record.attempts is None else record.attempts.table(ids)
     return Outcome(summary, table, series(record), saved_config(config), kept, attempts)
 
@@ -348,6 +352,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             addons=_addons(trace) if settings.addons == "serve" else None,
             addon_bytes=addon_bytes(trace),
             column_codes=lambda name: tries.of(trace.codes(name)),
+            column_values=lambda name: trace.encoded(name).dictionary.to_pylist(),
             sampling=None if sampling is None else replace(sampling, codes=tries.of(sampling.codes)),
             max_tries=max_tries,
         ),

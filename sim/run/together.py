@@ -16,6 +16,7 @@ from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
 from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
 from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
+from mezzotint.sim.scheduling.central import CentralQueue
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.fcfs import Fcfs
 from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
@@ -23,7 +24,7 @@ from mezzotint.sim.scheduling.groups import WorkerGroups
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 
-IGNORES_ROLES = (Fcfs, DynamicBatching, MlperfBatching, WorkerGroups)
+IGNORES_ROLES = (Fcfs, CentralQueue, DynamicBatching, MlperfBatching, WorkerGroups)
 """Schedulers that give a request to any GPU, which then loads the model of the request."""
 
 

@@ -11,6 +11,7 @@ from mezzotint.sim.engine import Engine
 from mezzotint.sim.run.config.settings import Settings
 from mezzotint.sim.run.sampling import images_mode
 from mezzotint.sim.scheduling.disciplines.edf import Edf
+from mezzotint.sim.scheduling.disciplines.fair import Fair
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace
@@ -50,6 +51,8 @@ def _reasons(trace: Trace, settings: Settings, engine: Engine) -> dict[str, str]
     key = {COLUMN.get(part, part) for part in (getattr(settings, "cache", None) or {}).get("key", ())}
     sampling = engine.workload.sampling
     kinds = [kind for kind in (() if sampling is None else sampling.kinds) if kind is not None]
+    discipline = getattr(engine.scheduler, "discipline", None)
+    by_priority = isinstance(discipline, Fair) and discipline.within == "priority"
     no_cost = "costs nothing beside the seconds of the profile"
     reasons = dict.fromkeys(BY_SHAPE, "" if settings.shapes == "trace" else "shapes=model")
     reasons |= dict.fromkeys(("controlnets", "loras"), "" if settings.addons == "serve" else "addons=ignore")
@@ -64,9 +67,9 @@ def _reasons(trace: Trace, settings: Settings, engine: Engine) -> dict[str, str]
         "seed": "" if live else "no noise is drawn",
         "gen_s": "" if settings.backend.get("service") == "trace" else "backend.service is not trace",
         "slo_s": "",
-        "priority": "" if isinstance(getattr(engine.scheduler, "discipline", None), Edf) else "discipline is not edf",
+        "priority": "" if isinstance(discipline, Edf) or by_priority else "discipline is not edf",
         "base_model": "the models are those of models=",
-        "user_id": "no part tells users apart",
+        "user_id": "" if isinstance(discipline, Fair) else "no part tells users apart",
         "latency_s": "a measured result",
     }
     return {name: "" if name in key - {*BY_SHAPE} else reason for name, reason in reasons.items()}

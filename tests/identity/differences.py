@@ -27,6 +27,9 @@ def tables(before: Path, after: Path, form: Form = str) -> str | None:
     if old.schema != new.schema:
         gone = [str(field) for field in old.schema if field not in list(new.schema)]
         come = [str(field) for field in new.schema if field not in list(old.schema)]
+        if not gone and new.select(old.column_names).equals(old):
+            names = ", ".join(name for name in new.column_names if name not in old.column_names)
+            return f"columns: {names} new, all others as before"
         return f"columns: {', '.join(gone) or 'none'} gone, {', '.join(come) or 'none'} new"
     first = {name: row for name in old.column_names if (row := _first(old.column(name), new.column(name))) is not None}
     if first:

@@ -98,6 +98,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
         priority=array("i", parts.pop("priority", ())),
         addons=parts.pop("addons", None),
         column_codes=parts.pop("column_codes", None),
+        column_values=parts.pop("column_values", None),
         max_tries=max_tries,
     )
     similarity = SimilarityInputs(

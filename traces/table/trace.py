@@ -91,14 +91,18 @@ class Trace:
     def codes(self, name: str) -> npt.NDArray[np.int32]:
         """Return a whole number for every row, (n,): equal where the values of column ``name`` are equal, and -1 where
         there is none. An empty text is none, and the order of a list does not count."""
+        return np.asarray(self.encoded(name).indices.fill_null(-1))
+
+    def encoded(self, name: str) -> pa.DictionaryArray:
+        """Return a column as a dictionary of its different values, and the number of its value for every row, as
+        `codes` has them."""
         column = self.table.column(name)
         if pa.types.is_list(column.type):
             lists = (None if names is None else sorted(name or "" for name in names) for names in column.to_pylist())
             column = pa.chunked_array([pa.array([None if names is None else repr(names) for names in lists], TEXT)])
         elif pa.types.is_string(column.type):
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, TEXT), column)
-        indices = column.dictionary_encode().combine_chunks().indices
-        return np.asarray(indices.fill_null(-1))
+        return column.dictionary_encode().combine_chunks()
 
     def prompts(self) -> pa.ChunkedArray:
         """Return the prompts, (n,) strings, null if the source has none."""

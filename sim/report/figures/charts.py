@@ -30,6 +30,7 @@ from mezzotint.sim.report.figures.palette import series_styles
 from mezzotint.sim.report.interactive import UNFILTERED_SERIES, Chart, Field, Limit, Spec, bars, lines, points, ranges
 from mezzotint.sim.report.labels import natural, short_key
 from mezzotint.sim.report.runs import Floats, Run, latency_quantiles, time_series
+from mezzotint.sim.report.tenants import tenants as tenants_of
 
 MAX_SERIES = 12
 """Of more series, evenly spaced ones are drawn over time, including both ends."""
@@ -256,6 +257,20 @@ def beliefs(runs: Sequence[Run]) -> list[Chart]:
         Field("ratio", "Estimated over true"),
     ]
     return [Chart("", points(frame, x, y, series_styles(runs), hover=hover))]
+
+
+def tenants(runs: Sequence[Run]) -> list[Chart]:
+    """Return the p95 of the latency (s) of each tenant against its requests, a panel for each load."""
+    frame = tenants_of(runs)
+    if frame.empty:
+        return []
+    x, y = Field("requests", "Requests of the tenant", ",d"), Field("p95", "Latency p95 (s)")
+    hover = [Field("user_id", "Tenant", ""), Field("slowdown", "Mean slowdown"), Field("discarded", "Discarded", ",d")]
+    frame = frame.dropna(subset=["p95"])
+    return [
+        Chart(str(load), points(rows, x, y, series_styles(runs), hover=hover))
+        for load, rows in frame.groupby("load", sort=False)
+    ]
 
 
 def _panel(

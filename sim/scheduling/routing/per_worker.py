@@ -24,6 +24,7 @@ class PerWorkerQueues(Scheduler):
     router: Router
     discipline: Discipline = field(default_factory=FifoQueue)
     _run: Run = field(init=False, repr=False)
+    _tells_ends: bool = field(init=False, repr=False)
     _seen: dict[Worker, None] = field(init=False, default_factory=dict, repr=False)
     _worker_of: dict[Request, Worker] = field(init=False, default_factory=dict, repr=False)
     _by_model: dict[str, list[Worker]] = field(init=False, default_factory=dict, repr=False)
@@ -31,6 +32,7 @@ class PerWorkerQueues(Scheduler):
 
     def bind(self, run: Run) -> None:
         self._run = run
+        self._tells_ends = getattr(type(self.discipline), "ended", Discipline.ended) is not Discipline.ended
         self.router.bind(run)
         self.discipline.bind(run)
         self._update_workers()
@@ -46,6 +48,8 @@ class PerWorkerQueues(Scheduler):
         worker = self._worker_of.pop(request, None)  # None if the cache answered it
         if worker is not None:
             self.router.left(worker, request, now_s)
+            if self._tells_ends:
+                self.discipline.ended(worker, request, now_s)
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         self._update_workers()
@@ -55,7 +59,7 @@ class PerWorkerQueues(Scheduler):
                 del self._seen[former]
             for request in self.discipline.leave(former):
                 # The router forgets it at the old worker before it counts it at the new one.
-                self.request_ended(request, now_s)
+                self.router.left(self._worker_of.pop(request), request, now_s)
                 self._enqueue(request, now_s)
 
     def _update_workers(self) -> None:

@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mezzotint.backends.base import standalone_cost
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import ROUTER
 from mezzotint.sim.protocols import Router, Run, Worker
+from mezzotint.sim.scheduling.typical_latency import TypicalLatency
 
 Ties = Literal["first", "random"]
 """The choice among workers of equal load."""
@@ -85,18 +84,14 @@ class LeastWorkLeft(Router):
     """
 
     ties: Ties = "first"
-    _run: Run = field(init=False, repr=False)
     _load: "OutstandingLoad" = field(init=False, repr=False)
     _until_s: dict[Worker, float] = field(init=False, default_factory=dict, repr=False)
-    _cached_ns: dict[tuple[object, ...], int] = field(init=False, default_factory=dict, repr=False)
+    _typical: TypicalLatency = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        if run.backend.live:
-            raise ConfigError(
-                "router: least-work-left asks a profile what a request will take, and a live backend has none; choose "
-                "router=least-requests or router=least-declared-cost"
-            )
-        self._run, self._load = run, OutstandingLoad(run, self.ties)
+        remedy = "choose router=least-requests or router=least-declared-cost"
+        self._typical = TypicalLatency(run, "router: least-work-left", remedy)
+        self._load = OutstandingLoad(run, self.ties)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         return self.min_by(workers, lambda worker: self.left_s(worker, now_s))
@@ -106,7 +101,7 @@ class LeastWorkLeft(Router):
 
     def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
         """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
-        nanoseconds = self._expected_ns(worker, request) + round(loading_s * 1e9)
+        nanoseconds = self._typical.ns(worker, request) + round(loading_s * 1e9)
         # From what is left now: an idle worker's end lies in the past.
         self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
         self._load.add(worker, request, nanoseconds)
@@ -119,28 +114,6 @@ class LeastWorkLeft(Router):
         outstanding_s = self._load.total(worker) / 1e9
         # At most the sum: the end was expected, and requests may have ended earlier than that.
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
-
-    def _expected_ns(self, worker: Worker, request: Request) -> int:
-        """Return the standalone latency on ``worker`` in whole nanoseconds, whose sums have no rounding error."""
-        key = (
-            worker.gpu.name,
-            request.model,
-            request.width,
-            request.height,
-            request.frames,
-            request.steps,
-            request.skipped,
-            request.plan.refine,
-            request.addons,
-            request.sampling,
-        )
-        expected_ns = self._cached_ns.get(key)
-        if expected_ns is None:
-            work = self._run.work(request)
-            work.row = -1  # typical seconds, not this row's
-            cost = standalone_cost(worker.backend, work)
-            expected_ns = self._cached_ns[key] = round((cost.denoise_s + cost.other_s) * 1e9)
-        return expected_ns
 
 
 class OutstandingLoad:
