@@ -112,6 +112,7 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "executor=static-batch": {"max_batch": 32},
     "failures=outages": {"outages": {1: [[2.0, 30.0]], 3: [[1.0, 20.0]]}},
+    "failures=crashes": {"crashes": {1: [2.0, 30.0], 3: [1.0]}},
     "failures=random": {"mean_up_s": 20.0, "mean_down_s": 20.0},
     "controller=autoscale-*": {"startup_s": 2.0, "period_s": 2.0, "start_gpus": 2},
     "controller=autoscale-foresight": {"startup_s": 2.0},

@@ -70,7 +70,7 @@ _SUMMARY = SchemaValidator(
             "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
             **{
                 key: core_schema.nullable_schema(_TEXT)
-                for key in ("load.note", "state.cache_start", "state.warmup_rule", "state.note")
+                for key in ("load.note", "state.cache_start", "state.servers", "state.warmup_rule", "state.note")
             },
             "assumptions": _rows(_ASSUMPTION, dict.fromkeys(_ASSUMPTION, _ANY)),
             "models": _rows(
