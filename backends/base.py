@@ -210,6 +210,37 @@ class RequestBasis:
     is_counted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ServerStart:
+    """Seconds that a start of a server process costs, and its first requests.
+
+    Attributes:
+        ready_s: from the start of the process until it takes requests, with the load of its model; None if nobody
+            measured it.
+        compile_s: (width, height, frames) -> extra seconds of the first request of that shape after each start.
+        other_compile_s: those of every other shape; None if nobody measured them.
+        ready_source, compile_source: who measured them.
+    """
+
+    ready_s: float | None = None
+    compile_s: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
+    other_compile_s: float | None = None
+    ready_source: str | None = None
+    compile_source: str | None = None
+
+    @property
+    def knows_compile(self) -> bool:
+        """True if the first request of some shape is known to take longer."""
+        return bool(self.compile_s) or self.other_compile_s is not None
+
+    def first_s(self, shape: tuple[int, int, int]) -> float | None:
+        """Return the extra seconds of the first request of ``shape``; None if nobody measured them."""
+        return self.compile_s.get(shape, self.other_compile_s)
+
+
+UNKNOWN_START = ServerStart()
+
+
 class RequestInputs(Protocol):
     """Prompts, seeds and seconds of the trace, by row, and whether any row asks for several images."""
 
@@ -277,6 +308,10 @@ class Backend(Protocol):
     def basis(self, model: str) -> RequestBasis:
         """Return what the seconds of ``model`` are for."""
         return RequestBasis()
+
+    def server_start(self, model: str) -> ServerStart:
+        """Return what a start of a server of ``model`` costs besides `load`."""
+        return UNKNOWN_START
 
     def group_sizes(self, model: str | None = None) -> Collection[Count]:
         """Return the parallel degrees above 1 with a measured speed, of ``model`` or of any."""

@@ -49,7 +49,7 @@ from reprlib import repr as shortened
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mezzotint.backends.base import BackendError, size_text
 from mezzotint.backends.cells import wrong_cell
@@ -229,6 +229,41 @@ class ControlNetLoad(Strict):
     load_s: Seconds
 
 
+class Ready(Strict):
+    """Seconds from the start of the server process until it takes requests, with the load of its model.
+
+    Of these seconds the last ``load_s`` are the load, and busy time of the GPU.
+    """
+
+    seconds: Seconds
+    source: str | None = None
+
+
+class FirstCompilation(Strict):
+    """Extra seconds of the first request of a shape after each start of a server: compilation, autotuning, capture.
+
+    Without width and height, those of every shape that has no entry of its own. Neither the number of requests in a
+    batch nor the number of GPUs counts.
+    """
+
+    width: Count | None = None
+    height: Count | None = None
+    frames: Frames = 1
+    seconds: Annotated[float, Field(ge=0, le=MAX_S)]
+    source: str | None = None
+
+    @model_validator(mode="after")
+    def _whole_size(self) -> "FirstCompilation":
+        if (self.width is None) != (self.height is None) or (self.width is None and self.frames > 1):
+            raise ValueError("expected width and height, or neither of them and no frames")
+        return self
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """Width, height and frames; None of every other shape."""
+        return None if self.width is None or self.height is None else (self.width, self.height, self.frames)
+
+
 class Operation(Strict):
     """An operation with ``nets`` inline ControlNets; a base of its own, so that files name it before the size."""
 
@@ -292,6 +327,8 @@ class Profile(Strict):
         memory: peak bytes by operation; needs ``step`` points without ControlNets.
         energy: joules of a step, scaled by the extra time of ControlNets.
         load_s: seconds to put the model on the GPU.
+        ready: start of the server process. Absent: a start takes ``load_s``.
+        compile: first requests of a shape after a start of the server. Absent: they are not charged.
         weights_bytes: bytes of the model on the GPU. Only peak bytes beyond these are scaled outside the grid.
         power_w: watts of the GPU while it works, for all joules that ``energy`` does not give.
         scatter: spread of single requests about these times (mezzotint.backends.scatter).
@@ -330,6 +367,8 @@ class Profile(Strict):
     memory: list[MemoryPoint] = []
     energy: list[EnergyPoint] = []
     load_s: Seconds | None = None
+    ready: Ready | None = None
+    compile: list[FirstCompilation] = []
     weights_bytes: Count | None = None
     power_w: Quantity | None = None
     scatter: Scatter | None = None
@@ -341,6 +380,15 @@ class Profile(Strict):
         for size, count in Counter(entry.size for entry in entries).items():
             if count > 1:
                 raise ValueError(f"found {count} entries of {size_text(*size)}, expected one of each size")
+        return entries
+
+    @field_validator("compile")
+    @classmethod
+    def _one_of_a_shape(cls, entries: list[FirstCompilation]) -> list[FirstCompilation]:
+        for shape, count in Counter(entry.shape for entry in entries).items():
+            if count > 1:
+                of = "without a size" if shape is None else f"of {size_text(*shape)}"
+                raise ValueError(f"found {count} entries {of}, expected one of each size")
         return entries
 
     @cached_property

@@ -19,6 +19,7 @@ from mezzotint.backends.base import (
     RemoteControlNetCosts,
     RequestBasis,
     RequestInputs,
+    ServerStart,
     Work,
     check_done,
     size_text,
@@ -145,6 +146,19 @@ class Profiled:
             software,
             profile.date,
             tuple(stage for stage in ("text_encode", "vae_decode") if stage not in profile.tables),
+        )
+
+    def server_start(self, model: str) -> ServerStart:
+        self.require(model)
+        profile = self.profiles[model]
+        ready, compiled = profile.ready, {entry.shape: entry for entry in profile.compile}
+        others = compiled.pop(None, None)
+        return ServerStart(
+            None if ready is None else ready.seconds,
+            {shape: entry.seconds for shape, entry in compiled.items() if shape is not None},
+            None if others is None else others.seconds,
+            None if ready is None else ready.source or profile.source,
+            "; ".join(dict.fromkeys(entry.source or profile.source for entry in profile.compile)) or None,
         )
 
     def begin(self, works: Sequence[Work]) -> Cost:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from mezzotint.backends.base import Asset, Backend, BackendError, Work
+from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, Work
 from mezzotint.sim.answering import Answering, is_cascade
 from mezzotint.sim.client.tries import Tries
 from mezzotint.sim.cluster.cluster import Cluster
@@ -47,12 +47,13 @@ from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, GuardedRequest, Request
 from mezzotint.sim.core.sampling import Sampling, sampled
+from mezzotint.sim.core.server import WARM_SERVER, Server
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
-from mezzotint.sim.metrics.recorder import LOADS, RunRecord
+from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.protocols import Client, Controller, Executor, FrontEnd, Scheduler
 
@@ -73,6 +74,7 @@ class Engine:
         models: the models by role, largest first.
         backend: costs on the first kind of GPU of ``cluster``.
         handling: the seconds of a request that need no GPU.
+        server: what a start of a server costs, and the first request of each shape after it.
         seed: the run's seed; every random stream is spawned from it by name.
         sample_s: seconds between rows of the time series.
         client: sends the requests; None sends each as it is due, and waits for ever.
@@ -85,7 +87,7 @@ class Engine:
         "_shapes", "_shared", "_shared_plan", "_steps", "_think_s", "_times", "_tries", "_unsearched", "_width",
         "_write", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers", "executor", "frontend",
         "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record", "rows",
-        "sample_s", "scheduler", "seed", "similarity", "workload",
+        "sample_s", "scheduler", "seed", "server", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +103,7 @@ class Engine:
         executor: Executor,
         seed: int,
         handling: Handling = NO_HANDLING,
+        server: Server = WARM_SERVER,
         controllers: Sequence[Controller] = (),
         sample_s: float = 60.0,
         client: Client | None = None,
@@ -118,6 +121,7 @@ class Engine:
         self.client = client
         self.seed = seed
         self.handling = handling
+        self.server = server
         self.sample_s = sample_s
         self.rows = workload.rows
         rows = self.rows * workload.max_tries
@@ -330,6 +334,8 @@ class Engine:
             self.open()
         wall, cpu = time.perf_counter(), time.process_time()
         with attribute_errors(self._actors), uncollected(not self.backend.live):
+            if self.server.begin == "cold":
+                self.cluster.start_servers()
             # A worker counts as free once the scheduler was asked and had nothing for it
             # (test_step_batcher_of_four_matches_a_worked_example).
             for worker in self.cluster.workers:
@@ -354,9 +360,9 @@ class Engine:
         if self._is_guarded:
             self.workload.guard()
         scheduler, max_batch = self.scheduler, self.executor.max_batch
-        self.cluster.open(
-            self.clock, self.record, max_batch, self._parts, self.pull, scheduler.worker_changed, scheduler.has_backlog
-        )
+        compiles = self._open_servers()
+        hooks = scheduler.worker_changed, scheduler.has_backlog
+        self.cluster.open(self.clock, self.record, max_batch, self._parts, self.pull, *hooks, self.server, compiles)
         self.clock.overdue = self._overdue
         if self._addons is not None:
             for name in LOADS.values():
@@ -375,6 +381,26 @@ class Engine:
             controller.bind(self)
         if self._tries is not None:
             self._tries.bind()
+
+    def _open_servers(self) -> bool:
+        """List what starts of servers cost, if one may start; return True if the first request of a shape may cost."""
+        server = self.server
+        if not (server.is_asked or self.controllers):
+            return False  # no server starts
+        kinds = [
+            (gpu.name, model.name, backend.server_start(model.name))
+            for gpu, backend in self.cluster.kinds.items()
+            for model in self.models.values()
+            if _serves(backend, model)
+        ]
+        if not server.is_asked and all(start == ServerStart() for _, _, start in kinds):
+            return False
+        self.record.log(STARTS)
+        self.record.log(COMPILATIONS)
+        stated = [each for gpu, model, start in kinds for each in server.of_profile(model, gpu, start)]
+        for assumption in (*server.assumptions(), *stated):
+            self.assume(assumption.what, assumption.value, assumption.source)
+        return any(server.is_known(start) for _, _, start in kinds)
 
     # -- the path of a request -----------------------------------------------------------------------------------
 

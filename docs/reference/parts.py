@@ -114,6 +114,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "executor=static-batch": {"max_batch": 32},
     "discipline=fifo-limits": {"max_running": 2},
     "failures=outages": {"outages": {1: [[2.0, 30.0]], 3: [[1.0, 20.0]]}},
+    "failures=crashes": {"crashes": {1: [2.0, 30.0], 3: [1.0]}},
     "failures=random": {"mean_up_s": 20.0, "mean_down_s": 20.0},
     "controller=autoscale-*": {"startup_s": 2.0, "period_s": 2.0, "start_gpus": 2},
     "controller=autoscale-foresight": {"startup_s": 2.0},

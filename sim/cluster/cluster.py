@@ -4,15 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
-from mezzotint.backends.base import Asset, Backend, Cost
+from mezzotint.backends.base import Asset, Backend, Cost, size_text
 from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
+from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
 from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.core.server import WARM_SERVER, Server, Size
 from mezzotint.sim.core.worker import (
     BACKLOG,
     DISBANDED,
@@ -29,8 +32,9 @@ from mezzotint.sim.core.worker import (
     GuardedWorker,
     Worker,
 )
-from mezzotint.sim.metrics.recorder import RunRecord
+from mezzotint.sim.metrics.recorder import COMPILATIONS, STARTS, RunRecord
 from mezzotint.sim.metrics.usage_log import PACK
+from mezzotint.sim.protocols import Loads
 from mezzotint.sim.protocols.cluster import SERVER
 
 
@@ -47,8 +51,8 @@ class Cluster:
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_groups",
         "_kept_roles",
         "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
-        "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
-        "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
+        "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "compiles",
+        "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
     )  # fmt: skip
 
     def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
@@ -64,7 +68,9 @@ class Cluster:
         self._groups: list[Worker] = []
         self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_groups: dict[Worker, None] = {}
-        self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
+        self._loads: dict[Worker, tuple[str, float, Loads, Entry]] = {}
+        self._server = WARM_SERVER
+        self.compiles = False
         self._is_rented = False
         self._kept_roles = self._kept_groups = ""
         self._worker_class: type[Worker] = Worker
@@ -83,10 +89,13 @@ class Cluster:
         pull: Callable[[Worker], None],
         worker_changed: Callable[[Worker, float], None],
         has_backlog: Callable[[Worker], bool],
+        server: Server = WARM_SERVER,
+        compiles: bool = False,
     ) -> None:
         """Begin to serve, with at most ``max_batch`` requests running on a worker.
 
-        ``parts`` are named in errors; the callables are the engine's pull and the scheduler's hooks.
+        ``parts`` are named in errors; the callables are the engine's pull and the scheduler's hooks. ``compiles`` is
+        True if the first request of a shape may be charged.
         """
         if not isinstance(max_batch, int) or max_batch < 1:
             raise SimulationError(
@@ -100,10 +109,13 @@ class Cluster:
         self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._max_batch = max_batch
+        self._server, self.compiles = server, compiles
         for worker in self._gpu_workers:
             worker.max_batch = max_batch
         for worker in self._request_gpus:
             self._install(worker, worker.model)
+            if server.begin != "warm":
+                worker.compiled = self._warm_shapes(worker.model)
         for worker in self.servers:
             self._move(worker, SERVICE)
             worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
@@ -306,22 +318,80 @@ class Cluster:
                 f"{caller()} {does} {worker} at {now_s} s, and the clock stands at {self._clock._now} s; pass clock.now"
             )
 
-    def _load(self, worker: Worker) -> None:
+    def _load(self, worker: Worker, is_start: bool = False) -> None:
+        """Let ``worker`` load the model of its role; ``is_start`` if its server process starts before."""
         now_s = self._clock._now
         model = in_role(self.models, worker.role).name
         if worker.state != STARTING:  # which includes its first load
             # Before the load is scheduled: nothing may join it in between.
             self._move(worker, LOADING)
-        cost = on_all_gpus(worker, worker.backend.load(Asset("model", model, model)))
+        idle_s, loads = self._loads_of(worker, model, is_start)
         worker.resident.clear()
-        loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
-        self._loads[worker] = model, now_s, cost, loaded
+        took_s = idle_s + sum(cost.seconds for _, cost in loads)
+        if is_start:
+            for number in worker.gpus:
+                self._gpu_workers[number].compiled = self._warm_shapes(model)
+            if STARTS in self._record.logs:
+                self._record.logs[STARTS].add(now_s, took_s)
+        loaded = self._clock.at(now_s + took_s, COMPLETION, self._loaded, worker)
+        self._loads[worker] = model, now_s + idle_s, loads, loaded
+
+    def _loads_of(self, worker: Worker, model: str, is_start: bool) -> tuple[float, Loads]:
+        """Return the seconds until ``model`` loads on ``worker``, and that load with what a start compiles after it."""
+        load, server = on_all_gpus(worker, worker.backend.load(Asset("model", model, model))), self._server
+        if not is_start:
+            return 0.0, [("load", load)]
+        idle_s, load = server.loading(worker.backend.server_start(model), load)
+        compiled = [self._first_s(worker, model, size) for size in server.warm_up]
+        return idle_s, [("load", load), *(("compile", Cost(seconds)) for seconds in compiled if seconds)]
+
+    def _warm_shapes(self, model: str) -> set[tuple[str, int, int, int]]:
+        return {(model, *size) for size in self._server.warm_up}
+
+    def start_s(self, worker: Worker) -> float:
+        idle_s, loads = self._loads_of(worker, in_role(self.models, worker.role).name, True)
+        return idle_s + sum(cost.seconds for _, cost in loads)
+
+    def start_servers(self) -> None:
+        """Start the server process of every worker now, for a run that begins cold."""
+        for worker in self.workers:
+            if worker.state == ON:
+                remove(worker)
+                if self._is_rented:  # a controller counts it as starting
+                    self._move(worker, STARTING)
+                    self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
+                self._load(worker, is_start=True)
+                self._worker_changed(worker, self._clock._now)
+
+    def compile_s(self, worker: Worker, request: Request) -> float:
+        size = request.width, request.height, request.frames
+        shape = request.model or "", *size
+        lacking = [gpu for gpu in (self._gpu_workers[number] for number in worker.gpus) if not gpu.has_compiled(shape)]
+        if not lacking:
+            return 0.0
+        for gpu in lacking:
+            assert gpu.compiled is not None
+            gpu.compiled.add(shape)
+        seconds = self._first_s(worker, shape[0], size)
+        if seconds:
+            self._record.logs[COMPILATIONS].add(self._clock._now, seconds)
+        return seconds
+
+    def _first_s(self, worker: Worker, model: str, size: Size) -> float:
+        """Return the extra seconds of the first request of ``size`` of ``model`` on ``worker``; 0 if not known."""
+        start = worker.backend.server_start(model)
+        seconds = self._server.first_s(start, size)
+        if seconds is None and start.knows_compile:  # else it is said at the begin
+            known = ", ".join(size_text(*each) for each in start.compile_s)
+            what = f"extra seconds of the first request of other shapes of {model} on {worker.gpu.name}"
+            self._record.assume(what, 0, f"not charged: its profile has `compile` of {known} alone")
+        return seconds or 0.0
 
     def _loaded(self, worker: Worker) -> None:
         # The model that was ordered when the load began, not that of the present role.
-        model, from_s, cost, _ = self._loads.pop(worker)
+        model, from_s, loads, _ = self._loads.pop(worker)
         self._install(worker, model)
-        self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
+        record_loads(self, worker, loads, from_s, self._clock._now)
         if in_role(self.models, worker.role).name != model:  # ordered elsewhere while it loaded
             self._load(worker)
             return
@@ -337,13 +407,18 @@ class Cluster:
 
     def _interrupt_load(self, worker: Worker) -> None:
         now_s = self._clock._now
-        model, from_s, cost, loaded = self._loads.pop(worker)
+        model, from_s, loads, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
         self._name_model(worker, model)
-        # The span is that of the model that was loading, which the worker never got.
-        until_s = from_s + cost.seconds
-        share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
-        self.record_busy(worker, from_s, now_s, "load", cost.times(share).joules)
+        # The spans are those of the model that was loading, which the worker never got.
+        for kind, cost in loads:
+            if from_s > now_s:
+                break
+            end_s = from_s + cost.seconds
+            until_s = min(end_s, now_s)
+            share = (until_s - from_s) / (end_s - from_s) if end_s > from_s else 1.0
+            self.record_busy(worker, from_s, until_s, kind, cost.times(share).joules)
+            from_s = end_s
 
     def _pull_later(self, worker: Worker) -> None:
         # Not at once: callers are amid a change of several workers, or of the scheduler's queues.
@@ -371,7 +446,7 @@ class Cluster:
         if worker.state != DOWN:
             raise SimulationError(f"{caller()} repairs {worker}, which is not down")
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
-        self._load(worker)  # its memory was lost
+        self._load(worker, is_start=True)  # its memory was lost
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
@@ -558,7 +633,7 @@ class Cluster:
         # Its first load is busy time, so the usage log ends its start here.
         del self._starts[worker]
         self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
-        self._load(worker)
+        self._load(worker, is_start=True)
 
     def install(self, worker: Worker, model: str) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""

@@ -57,14 +57,19 @@ def by_size_name(by_size: Mapping[Any, Any]) -> dict[str, Any]:
     expected."""
     named: dict[str, Any] = {}
     for text, value in by_size.items():
-        size = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})(?:x([1-9]\d{0,8}))?", str(text))
-        if size is None:
-            raise ValueError("expected sizes as keys, WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES")
-        name = size_text(int(size[1]), int(size[2]), int(size[3] or 1))
+        name = size_text(*parse_size(text))
         if name in named:
             raise ValueError("expected each size once; an image has 1 frame")
         named[name] = value
     return named
+
+
+def parse_size(text: Any) -> tuple[int, int, int]:
+    """Return width, height and frames of "512x512" or "854x480x80". Raises ValueError with what was expected."""
+    size = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})(?:x([1-9]\d{0,8}))?", str(text))
+    if size is None:
+        raise ValueError("expected sizes as WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES")
+    return int(size[1]), int(size[2]), int(size[3] or 1)
 
 
 def own_deadlines(

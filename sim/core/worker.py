@@ -79,6 +79,8 @@ class Worker:
         closed: True while its executor takes no more requests.
         open: True if it takes requests, by ``state`` and ``closed``; kept, since every request reads it.
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
+        compiled: the shapes whose first request was served since its server started: model, width, height and frames;
+            None is every shape. Of a group, each GPU has its own.
         busy_until_s: the instant up to which its busy time is recorded.
         due: the clock's call that ends its executor's present work; canceled if the GPU fails.
         model_code: code of its model in the usage log.
@@ -104,6 +106,7 @@ class Worker:
     busy_until_s: float = field(init=False, default=0.0)
     free_rank: int = field(init=False, default=0)
     resident: dict[Asset, int] = field(init=False, default_factory=dict)
+    compiled: set[tuple[str, int, int, int]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.gpus = self.gpus or (self.id,)
@@ -125,6 +128,10 @@ class Worker:
     def has_capacity(self) -> bool:
         """True if it can take one more request."""
         return self.running < self.max_batch and self.open
+
+    def has_compiled(self, shape: tuple[str, int, int, int]) -> bool:
+        """Return True if the first request of ``shape`` was served here since the server started."""
+        return self.compiled is None or shape in self.compiled
 
     def update_open(self) -> None:
         """Update ``open`` after a change of ``state`` or ``closed``."""

@@ -13,13 +13,14 @@ from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.addons.steps import WithAddons, require_priced
 from mezzotint.sim.addons.sync_loading import SyncLoading
+from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH
 from mezzotint.sim.core.culprit import caller, class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.workload import check_equal_steps
-from mezzotint.sim.execution.loading import DoesNotFit, ensure, record_loads, seconds
+from mezzotint.sim.execution.loading import DoesNotFit, ensure, seconds
 from mezzotint.sim.execution.same_size import SameSizeSteps
 from mezzotint.sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
@@ -346,7 +347,7 @@ class ContinuousBatching(Executor):
     def _prepare_done(self, ended: tuple[WorkerBatch, Slot, Loads, Cost]) -> None:
         worker_batch, slot, loads, cost = ended
         request, worker, until_s = slot.request, worker_batch.worker, worker_batch.now_s()
-        from_s, _ = record_loads(self._run, worker, loads, request.start_s, until_s)
+        from_s, _ = record_loads(self._run.cluster, worker, loads, request.start_s, until_s)
         if request.plan.fetch_s:
             # Sums in another order may round to just after the end of the stage.
             fetched_s = min(from_s + request.plan.fetch_s, until_s)
@@ -361,7 +362,7 @@ class ContinuousBatching(Executor):
 
     def _prepare_failed(self, ended: tuple[WorkerBatch, Request, Loads, str]) -> None:
         worker_batch, request, loads, reason = ended
-        record_loads(self._run, worker_batch.worker, loads, request.start_s, worker_batch.now_s())
+        record_loads(self._run.cluster, worker_batch.worker, loads, request.start_s, worker_batch.now_s())
         self._fail_requests(worker_batch, [request], reason)
 
     def _run_boundary(self, worker_batch: WorkerBatch) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mezzotint.backends.base import Asset, WorkFailed
+from mezzotint.backends.base import Asset, Cost, WorkFailed
 from mezzotint.sim.addons.assets import load
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.sync_loading import SyncLoading
@@ -27,6 +27,8 @@ def ensure(
     run: Run, worker: Worker, request: Request, active: Sequence[Request] = (), load_addons: LoadAddons | None = None
 ) -> Loads:
     """Load the model and add-ons of ``request`` that ``worker`` lacks; return the loads, for the caller to record.
+
+    Last comes the compilation of its shape, if it is the first of that shape since the server started.
 
     Unless ``load_addons`` loads them, add-ons come one after another before the first step. ControlNets stay until the
     memory is needed. LoRAs are patched into the weights, which then serve only requests with the same LoRAs
@@ -55,6 +57,9 @@ def ensure(
             loads += _load_in_series(run)(worker, request, active) if addon_loads is None else addon_loads
         except WorkFailed as failure:
             raise DoesNotFit(str(failure), loads) from None
+    if run.cluster.compiles and (compile_s := run.cluster.compile_s(worker, request)):
+        # Last, as the first step compiles, with all add-ons in place.
+        loads.append(("compile", Cost(compile_s)))
     return loads
 
 
@@ -67,17 +72,6 @@ def _load_in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], 
 
 def seconds(loads: Loads) -> float:
     return sum((cost.seconds for _, cost in loads), 0.0)
-
-
-def record_loads(run: Run, worker: Worker, loads: Loads, from_s: float, until_s: float) -> tuple[float, float]:
-    """Record ``loads`` from ``from_s`` to at most ``until_s``; return when they ended, and their joules."""
-    joules = 0.0
-    for kind, cost in loads:
-        # The end of the stage was summed in another order, and may be a rounding error earlier.
-        done_s = min(from_s + cost.seconds, until_s)
-        joules += run.cluster.record_busy(worker, from_s, done_s, kind, cost.joules)
-        from_s = done_s
-    return from_s, joules
 
 
 def joules_of(worker: Worker, loads: Loads) -> float:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mezzotint.backends.base import Work, WorkFailed, standalone_cost
 from mezzotint.sim.addons.assets import addons
+from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, Clock
 from mezzotint.sim.core.plan import MISSING, Plan
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
@@ -15,7 +16,6 @@ from mezzotint.sim.execution.loading import (
     ensure,
     joules_of,
     record_interrupted,
-    record_loads,
     seconds,
 )
 from mezzotint.sim.execution.speedup import Speedup, speedup_of
@@ -53,6 +53,8 @@ class Sequential(Executor):
     _cluster: Cluster = field(init=False, repr=False)
     _by_row: bool = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
+    _prepares: bool = field(init=False, repr=False)
+    """True if a request may load add-ons, or be the first of its shape."""
     _extras: bool = field(init=False, repr=False)
     """True if requests may have add-ons or sampling parameters, on which their cost depends."""
     _share: RequestColumn | None = field(init=False, repr=False)
@@ -70,6 +72,7 @@ class Sequential(Executor):
         backends = run.cluster.kinds.values()
         self._by_row = any(backend.by_row for backend in backends)
         self._addons = run.workload.addons is not None
+        self._prepares = self._addons or run.cluster.compiles
         self._extras = self._addons or run.workload.sampling is not None
         together = self.speedup or any(backend.group_sizes() for backend in backends)
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
@@ -78,7 +81,7 @@ class Sequential(Executor):
     def accept(self, worker: Worker, request: Request) -> None:  # noqa: C901 - one call per request is faster
         clock = self._clock
         loads: Loads | None = None
-        if worker.model != request.model or self._addons:
+        if worker.model != request.model or self._prepares:
             try:
                 loads = ensure(self._run, worker, request)
             except DoesNotFit as failure:
@@ -138,7 +141,7 @@ class Sequential(Executor):
         cluster = self._cluster
         from_s, until_s, joules = request.start_s, self._clock._now, request.energy_j
         if loads:
-            from_s, loading_j = record_loads(self._run, worker, loads, from_s, until_s)
+            from_s, loading_j = record_loads(self._run.cluster, worker, loads, from_s, until_s)
             request.energy_j += loading_j
         cluster.record_busy(worker, from_s, until_s, "serve", joules, 1, request.row)
         if self._holds_gpus:
@@ -157,7 +160,7 @@ class Sequential(Executor):
     def _fail(self, ended: tuple[Worker, Request, Loads | None, str]) -> None:
         worker, request, loads, reason = ended
         if loads:
-            record_loads(self._run, worker, loads, request.start_s, self._run.clock._now)
+            record_loads(self._run.cluster, worker, loads, request.start_s, self._run.clock._now)
         self._run.end(request, FAILED, reason)
         self._run.cluster.release(worker)
 

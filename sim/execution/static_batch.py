@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from mezzotint.backends.base import Backend, Cost, Work, WorkFailed, total_j
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.addons.assets import addons
+from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, Entry
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import FAILED, Request
@@ -16,7 +17,6 @@ from mezzotint.sim.execution.loading import (
     ensure,
     joules_of,
     record_interrupted,
-    record_loads,
     seconds,
 )
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
@@ -42,19 +42,20 @@ class StaticBatch(Executor):
     _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
     _loads: dict[int, Loads] = field(init=False, default_factory=dict, repr=False)
     _refused: dict[int, deque[Entry]] = field(init=False, default_factory=dict, repr=False)
-    _addons: bool = field(init=False, repr=False)
+    _prepares: bool = field(init=False, repr=False)
+    """True if a request may load add-ons, or be the first of its shape."""
     _share: RequestColumn = field(init=False, repr=False)
     _batch: RequestColumn = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
-        self._addons = run.workload.addons is not None
+        self._prepares = run.workload.addons is not None or run.cluster.compiles
 
     def accept(self, worker: Worker, request: Request) -> None:
         run = self._run
         formed = self._formed.setdefault(worker.id, [])
-        if worker.model != request.model or self._addons:
+        if worker.model != request.model or self._prepares:
             try:
                 self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
             except DoesNotFit as failure:
@@ -123,7 +124,7 @@ class StaticBatch(Executor):
     def _complete(self, running: RunningBatch) -> None:
         worker, batch, loads, from_s, joules, reason = running
         run = self._run
-        from_s, drawn = record_loads(run, worker, loads, from_s, run.clock._now)
+        from_s, drawn = record_loads(run.cluster, worker, loads, from_s, run.clock._now)
         if reason is None:
             drawn += run.cluster.record_busy(worker, from_s, run.clock._now, "serve", joules, len(batch))
             for request in batch:

@@ -324,7 +324,7 @@ def in_words(name: str) -> str:
 
 
 def _state(summary: Mapping[str, Any]) -> str:
-    """Say what the cache began with, how long was measured, in periods of the controllers, and what was left out."""
+    """Say what cache and servers began with, how long was measured, in periods of controllers, and what is left out."""
     state = summary.get("state")
     if not state:
         return "state not recorded"
@@ -337,7 +337,9 @@ def _state(summary: Mapping[str, Any]) -> str:
     rule = f" ({state['warmup_rule']})" if state["warmup_s"] and state["warmup_rule"] else ""
     measured = ", ".join([f"{duration(state['span_s'])} measured", *periods])
     note = printable(state.get("note") or "")
-    return "; ".join(filter(None, [cache.get(state["cache_start"], none), measured, left_out + rule, note]))
+    servers = {"ready": "servers that compiled nothing", "cold": "servers start cold"}.get(state.get("servers", ""))
+    begin = ", ".join(filter(None, [cache.get(state["cache_start"], none), servers]))
+    return "; ".join(filter(None, [begin, measured, left_out + rule, note]))
 
 
 def is_overloaded(summary: Mapping[str, Any]) -> bool:

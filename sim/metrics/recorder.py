@@ -28,6 +28,9 @@ HANDLING = "handling_s"
 TRAININGS = "match predictor trainings"
 """Log of the trainings of a match predictor."""
 
+STARTS, COMPILATIONS = "starts of servers", "first requests of a shape"
+"""Logs of the servers, where starts or first requests cost something besides loads."""
+
 LOADS = {"controlnet": "loads of ControlNets", "lora": "loads of LoRAs"}
 """Logs of add-on loads, by kind."""
 

@@ -72,7 +72,7 @@ _SUMMARY = SchemaValidator(
             "load.verdict": core_schema.literal_schema(["below", "overloaded", "undecided"]),
             **{
                 key: core_schema.nullable_schema(_TEXT)
-                for key in ("load.note", "state.cache_start", "state.warmup_rule", "state.note")
+                for key in ("load.note", "state.cache_start", "state.servers", "state.warmup_rule", "state.note")
             },
             "tenants.rows": _rows(
                 ("user_id", "requests", "share", "completed", "discarded_by_limit", "gpu_s", "slowdown", "latency_s"),

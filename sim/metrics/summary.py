@@ -26,7 +26,7 @@ from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.cost import PaidService, cost, gpu_price
 from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate, above_one
-from mezzotint.sim.metrics.recorder import LOADS, STEP_SHARE, TRAININGS, WASTED, RunRecord
+from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, STEP_SHARE, TRAININGS, WASTED, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
 from mezzotint.sim.metrics.tenants import tenants
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
@@ -147,6 +147,7 @@ def summarise(
         },
         **({"sessions": view.sessions(seen)} if "stalls" in seen else {}),
         **({"client": view.client(seen, slo, counts)} if "tries" in seen else {}),
+        **({} if STARTS not in record.logs else {"server": view.server()}),
         **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
@@ -426,6 +427,7 @@ class MeasuredWindow:
         notes = [warmup.note or "", f"{' and '.join(few)} in the measured span" if few else ""]
         return {
             "cache_start": None if not stores else "preloaded" if run.workload.preload else "empty",
+            **({} if run.server.begin == "warm" else {"servers": run.server.begin}),
             "preloaded": run.workload.preload,
             "warmup_s": self.start_s - float(columns["arrival_s"][0]),
             "warmup_rule": warmup.rule,
@@ -560,6 +562,15 @@ class MeasuredWindow:
             "stall_s": {"p95": float(np.percentile(stall_s, 95)) if len(stall_s) else None},
             "stalled_share": float((stall_s > STALLED_S).mean()) if len(stall_s) else None,
         }
+
+    def server(self) -> dict[str, float]:
+        """Return the starts of servers and the first requests of a shape, and their seconds."""
+        logs = self._record.logs
+        from_s = self.start_s if self._warmup else 0.0  # a cold begin is before the first arrival
+        (starts, start_s), (compilations, compile_s) = (
+            logs[name].inside(from_s, self.end_s) for name in (STARTS, COMPILATIONS)
+        )
+        return {"starts": starts, "start_s": start_s, "compilations": compilations, "compile_s": compile_s}
 
     def quality(self, basis: str | None, alpha: float | None) -> dict[str, Any]:
         """Return the mean of the measured quality factors, and the share of them below alpha."""

@@ -121,6 +121,8 @@ KEYS: Mapping[str, Kind] = {
     "gpu.by_kind.*.seconds": SECONDS,
     "gpu.by_kind.*.busy_fraction": SHARE,
     "gpu.by_kind.*.energy_j": AMOUNT,
+    **{f"server.{name}": COUNT for name in ("starts", "compilations")},
+    **{f"server.{name}": SECONDS for name in ("start_s", "compile_s")},
     **{f"stages.{name}": COUNT for name in ("attempts", "pauses", "moves", "degree_changes", "component_loads")},
     **{f"stages.{name}": SECONDS for name in ("gpu_s", "estimate_s")},
     "stages.components.*.gpus": COUNT,

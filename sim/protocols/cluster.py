@@ -5,6 +5,7 @@ from typing import Protocol
 
 from mezzotint.backends.base import Asset, Backend
 from mezzotint.sim.core.gpu import Gpu
+from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
 
 SERVER = "controlnet-server"
@@ -15,7 +16,12 @@ class Cluster(Protocol):
     """The cluster: owns the workers. Schedulers ask it for capacity, and controllers give it orders.
 
     ``now_s`` of every method is the clock's present time.
+
+    Attributes:
+        compiles: True if the first request of a shape may take longer on a server that started (``compile_s``).
     """
+
+    compiles: bool
 
     @property
     def kinds(self) -> Mapping[Gpu, Backend]:
@@ -80,7 +86,7 @@ class Cluster(Protocol):
         """Take the GPU of ``worker`` out of service. Call Run.fail, which first has the executor abort its requests."""
 
     def repair(self, worker: Worker, now_s: float) -> None:
-        """Bring ``worker`` back with empty memory: it loads the model of its role and opens."""
+        """Start the server of ``worker`` anew with empty memory: it loads the model of its role and opens."""
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Join several idle workers into one worker, until it is disbanded.
@@ -142,13 +148,23 @@ class Cluster(Protocol):
         """
 
     def start_instance(self, instance: int, startup_s: float, now_s: float) -> None:
-        """Order ``instance``: its GPUs start for ``startup_s``, load their model and open.
+        """Order ``instance``: its GPUs start for ``startup_s``, then their servers, which load their model and open.
 
         They are paid from now on. An instance that leaves is kept instead, and serves at once.
         """
 
     def stop_instance(self, instance: int, now_s: float) -> None:
         """Let the GPUs of ``instance`` finish, and pay until the last one has. A start is broken off at once."""
+
+    def start_s(self, worker: Worker) -> float:
+        """Return the seconds from the start of the server process of ``worker`` until it takes requests."""
+
+    def compile_s(self, worker: Worker, request: Request) -> float:
+        """Return the extra seconds of the first request of a shape on ``worker`` since its server started.
+
+        The shape then counts as compiled, on each of its GPUs: 0 from then on, until one of them starts anew. An
+        executor asks before the first step, and records the seconds as busy time of the kind ``compile``.
+        """
 
     def close(self, worker: Worker) -> None:
         """Stop new requests from reaching ``worker`` while an executor runs a static batch there."""
@@ -197,8 +213,8 @@ class Cluster(Protocol):
         Args:
             from_s: begin of the interval, in seconds of simulated time.
             until_s: its end, at which it must be recorded at the latest.
-            kind: ``serve`` a whole request or batch, ``load``, ``prepare``, ``steps``, ``boundary``, ``finish``, or a
-                name of the executor's.
+            kind: ``serve`` a whole request or batch, ``load``, ``compile``, ``prepare``, ``steps``, ``boundary``,
+                ``finish``, or a name of the executor's.
             joules: of all its GPUs; None takes the power of its kind of GPU.
             batch: requests that are served at once.
             row: the trace row, if one request alone is served.

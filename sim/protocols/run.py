@@ -14,6 +14,7 @@ from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import Plan
 from mezzotint.sim.core.progress import BatchShare
 from mezzotint.sim.core.request import COMPLETED, Request
+from mezzotint.sim.core.server import Server
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.core.workload import SimilarityInputs, Workload
 from mezzotint.sim.protocols.cluster import Cluster
@@ -71,6 +72,7 @@ class Run(Protocol):
         workload: the arrivals.
         similarity: the embeddings of the trace's prompts, and how they are searched.
         handling: the seconds of a request that need no GPU; an executor holds GPUs for them where they do not overlap.
+        server: what a start of a server costs, and the first request of each shape after it (Cluster.compile_s).
         arrived: requests that arrived so far.
         in_system: requests that arrived and have not ended.
         waiting: requests in the scheduler's queues.
@@ -83,6 +85,7 @@ class Run(Protocol):
     workload: Workload
     similarity: SimilarityInputs
     handling: Handling
+    server: Server
     arrived: int
     lookups: int
     hits: int

@@ -22,6 +22,7 @@ from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
@@ -38,6 +39,7 @@ from mezzotint.sim.core.run_folder import (
     config_of,
     holds_run,
 )
+from mezzotint.sim.core.server import Size
 from mezzotint.sim.core.slo import Limit, own_deadlines
 from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
 from mezzotint.sim.core.tenant import USER
@@ -65,7 +67,14 @@ from mezzotint.sim.run.config.settings import Settings, System, check
 from mezzotint.sim.run.gpus import check_reference, kinds, roles
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
-from mezzotint.sim.run.together import check_roles, check_together, choose_scheduler, split_by_pool
+from mezzotint.sim.run.together import (
+    check_roles,
+    check_server,
+    check_together,
+    check_warm_up,
+    choose_scheduler,
+    split_by_pool,
+)
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.run.tries import Rows, keep_sent
 from mezzotint.traces.arrivals.base import Arrivals
@@ -267,6 +276,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     client: Client | None = parts.get("client", Client)
     max_tries = 1 if client is None else client.max_tries
+    server = settings.server.server()
     check_together(controllers[0], controllers[1], frontend, scheduler, executor)
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
@@ -330,6 +340,10 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         lambda *assumption: noted.append(Assumption(*assumption)),
         settings.addons == "serve",
     ).column(trace)
+    check_server(server, controllers[0], controllers[1], backends[0].live)
+    if isinstance(controllers[0], Failures):
+        server = replace(server, crashes=controllers[0].crashes_servers)
+    check_warm_up(server, _sizes(models, shapes, native))
     others = executor.other_stages if isinstance(executor, Stages) else ()
     full = standalone(backends[0], reference(models), shapes, native, sampling, others)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
@@ -370,6 +384,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         executor=executor,
         controllers=[controller for controller in controllers if controller is not None],
         handling=settings.handling.handling(),
+        server=server,
         seed=settings.seed,
         sample_s=settings.sample_s,
         client=client,
@@ -514,6 +529,13 @@ def _addons(trace: Trace) -> Callable[[int], Addons | None]:
         return addons if any(addons) else None
 
     return addons_of
+
+
+def _sizes(models: Mapping[str, Model], shapes: Shapes, native: bool) -> set[Size]:
+    """Return width, height and frames that requests may have."""
+    if native:
+        return {(model.width, model.height, model.frames) for model in models.values()}
+    return set(map(tuple, np.unique(_pixels(shapes), axis=1).T.tolist()))
 
 
 def _pixels(shapes: Shapes) -> NDArray[np.int32]:

@@ -1,13 +1,15 @@
 """Parts together: the scheduler, a group policy for each pool, and refusals of pairs that no part can see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from mezzotint.backends.base import size_text
 from mezzotint.sim.control.instances import RentingController
 from mezzotint.sim.control.one_group import OneGroup
 from mezzotint.sim.control.roles import HitSplitter, RoleController
 from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.server import Server, Size
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.frontend.cascade import Cascade
@@ -67,6 +69,37 @@ def check_together(
         )
     if isinstance(controller, HitSplitter) and not controller.leaves_one_small():
         _check_hits_run(controller, scheduler, executor)
+
+
+def check_server(server: Server, failures: Controller | None, controller: Controller | None, is_live: bool) -> None:
+    """Raise ConfigError for settings of ``server`` without effect, or beside a live backend."""
+    if not server.is_asked:
+        return
+    if is_live:
+        raise ConfigError(
+            "server: found settings beside a live backend, which loads and compiles itself; leave them out, or add "
+            "backend=profiled"
+        )
+    rents = controller is not None and (
+        isinstance(controller, RentingController) or not is_ours(type(controller).__module__)
+    )
+    if server.begin == "warm" and failures is None and not rents:
+        raise ConfigError(
+            "server: found settings, and no server starts in this run; add server.begin=ready or cold, or "
+            "failures=crashes, or leave them out"
+        )
+    if server.warm_up and server.compile == "off":
+        raise ConfigError(
+            "server.warm_up: found sizes beside server.compile=off, which compiles nothing; leave one of them out"
+        )
+
+
+def check_warm_up(server: Server, sizes: Collection[Size]) -> None:
+    """Raise ConfigError if no request has one of the sizes that ``server`` compiles at its start."""
+    if server.warm_up and set(server.warm_up).isdisjoint(sizes):
+        named = ", ".join(size_text(*size) for size in sorted(sizes)[:8]) + (", ..." if len(sizes) > 8 else "")
+        found = ", ".join(size_text(*size) for size in server.warm_up)
+        raise ConfigError(f"server.warm_up: no request has the size {found}; name some of {named}, or add shapes=trace")
 
 
 def _has_hits_on_another(frontend: FrontEnd) -> bool:

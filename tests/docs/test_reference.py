@@ -38,6 +38,7 @@ RUNS = {
     "stage pools": "system=pools cluster.count=8 trace.requests=20",
     "language model": "system=language-model cluster=a800 cluster.count=2 trace.requests=20",
     "tridentserve": "system=tridentserve trace.requests=20",
+    "cold servers": "server.begin=cold server.compile=20 trace.requests=20",
     "cascade": "system=diffserve cluster=a100 trace.requests=50",
     "servers": (
         "system=swiftdiffusion scheduler=fcfs controlnet_placement=shared allocation=controlnet-servers cluster=h800 "

@@ -15,7 +15,9 @@ from mezzotint.sim.protocols import Run, Worker
 
 @dataclass(slots=True)
 class Preparation:
-    """Forms groups, loads models, components and add-ons, and fetches artifacts: one after another, as busy time.
+    """Forms groups, loads models, components and add-ons, compiles a shape, and fetches artifacts, as busy time.
+
+    One follows another. A group compiles once for all its GPUs.
 
     Args:
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
@@ -41,7 +43,8 @@ class Preparation:
         lacks, is_charged = cluster.lacks(group, model), self._is_charged(progress, model, group.gpu.name)
         has_addons = self.addons is not None and progress.stage.denoises
         fetch_s = 0.0 if progress.group is not None else request.plan.fetch_s
-        if not (self.forming_s or lacks or is_charged or has_addons or fetch_s):
+        compiles = cluster.compiles and progress.stage.denoises
+        if not (self.forming_s or lacks or is_charged or has_addons or fetch_s or compiles):
             return 0.0  # as most launches
 
         def spend(seconds: float, kind: str, joules: float | None = None, row: int = -1) -> float:
@@ -50,7 +53,7 @@ class Preparation:
             from_s, took_s = now_s + took_s, took_s + seconds
             return cluster.record_stage(group, model, from_s, now_s + took_s, kind, joules, row)
 
-        # Forming, loads and the fetch follow one another
+        # Forming, loads, the compilation and the fetch follow one another
         # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
         if self.forming_s and len(group.gpus) > 1 and group.id not in self._formed:
             self._formed.add(group.id)
@@ -67,6 +70,9 @@ class Preparation:
         if self.addons is not None and has_addons:
             for kind, load_cost in self.addons.load(progress, group, now_s):
                 request.energy_j += spend(load_cost.seconds, kind, load_cost.joules)
+        # With all add-ons in place, as the first step compiles.
+        if compiles and (compile_s := cluster.compile_s(group, request)):
+            request.energy_j += spend(compile_s, "compile")
         if took_s:
             request.load_s += took_s
         # Once, at its first launch (test_artifact_is_fetched_after_the_model_is_loaded_and_once).

@@ -10,7 +10,6 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from mezzotint.backends.base import Asset
 from mezzotint.settings.ranges import Count, Seconds, Share
 from mezzotint.sim.control.instances import Instances, RentingController
 from mezzotint.sim.core.errors import ConfigError
@@ -74,8 +73,7 @@ class Foresight(RentingController):
                 f"controller.folder: {self.folder} has {len(service_s)} requests and this run {workload.rows}; name a "
                 "run of the same trace"
             )
-        load_s = run.backend.load(Asset("model", worker.model, worker.model)).seconds
-        lead_s, max_gpus = self.startup_s + load_s, self._instances.limit
+        lead_s, max_gpus = self.startup_s + run.cluster.start_s(worker), self._instances.limit
         rentals = plan_rentals(workload.schedule.times, service_s, limit_s, lead_s, max_gpus, self.late_share)
         start, changes = _timetable(rentals, lead_s)
         self._instances.begin(start)

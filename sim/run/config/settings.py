@@ -19,7 +19,8 @@ from mezzotint.files.validation import first_error
 from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.handling import Handling
-from mezzotint.sim.core.slo import Limit, by_size_name, parse_by_size, parse_limit
+from mezzotint.sim.core.server import Server
+from mezzotint.sim.core.slo import Limit, by_size_name, parse_by_size, parse_limit, parse_size
 from mezzotint.sim.metrics.cost import PaidService
 from mezzotint.sim.run.config.build import Parts
 from mezzotint.sim.run.config.choices import groups
@@ -103,6 +104,36 @@ class HandlingSettings(BaseModel):
         return Handling(self.before_s, self.after_s, self.overlap, self.by_size or {})
 
 
+def _compile(value: Any) -> Any:
+    """Return ``off`` for YAML's false, and the seconds of a number."""
+    if value is False:
+        return "off"
+    if isinstance(value, str) and value not in ("profile", "off"):
+        try:
+            return float(value)
+        except ValueError:
+            raise ValueError("expected profile, off, or seconds") from None
+    return value
+
+
+class ServerSettings(BaseModel):
+    """What a start of a server costs, and the first request of each shape after it (mezzotint.sim.core.server)."""
+
+    model_config = ConfigDict(extra="forbid")
+    compile: Annotated[Literal["profile", "off"] | _Handled, BeforeValidator(_compile)] = "profile"
+    begin: Literal["warm", "ready", "cold"] = "warm"
+    warm_up: list[str] = []
+    ready_s: _Handled | None = None
+
+    @field_validator("warm_up")
+    @classmethod
+    def _check_sizes(cls, warm_up: list[str]) -> list[str]:
+        return list(by_size_name(dict.fromkeys(warm_up)))
+
+    def server(self) -> Server:
+        return Server(self.compile, self.begin, tuple(parse_size(size) for size in self.warm_up), self.ready_s)
+
+
 class RunSettings(BaseModel):
     """The run folder."""
 
@@ -157,6 +188,7 @@ class Settings(BaseModel):
     sample_s: Annotated[Real, Field(ge=1e-3, le=1e9)]
     timeline: Truth
     handling: HandlingSettings = HandlingSettings()
+    server: ServerSettings = ServerSettings()
     run: RunSettings
     models: Annotated[dict[str, dict[str, Any]], AfterValidator(_not_empty)]
     trace: dict[str, Any]

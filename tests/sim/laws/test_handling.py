@@ -226,5 +226,5 @@ def test_former_settings_of_the_executor_name_their_successor() -> None:
     assert check(old).parts().get("executor") is not None
     with pytest.raises(ConfigError, match=r"executor\.handling_s: found 14\.4, which is handling\.after_s now"):
         check({**stages, "executor": {**stages["executor"], "handling_s": 14.4}})
-    with pytest.raises(ConfigError, match=r"handling\.by_size.* expected sizes as keys"):
+    with pytest.raises(ConfigError, match=r"handling\.by_size.* expected sizes as WIDTHxHEIGHT"):
         check({**stages, "handling": {"by_size": {"square": 1.0}}})

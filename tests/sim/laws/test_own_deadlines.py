@@ -115,7 +115,7 @@ def test_slack_needs_a_deadline_for_every_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("{512: 2x}", "expected sizes as keys, WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES"),
+        ("{512: 2x}", "expected sizes as WIDTHxHEIGHT or, of videos, WIDTHxHEIGHTxFRAMES"),
         ("{512x512: fast}", r"expected a multiple of the standalone latency \(2 or 2x\) or seconds \(10s\)"),
         ("{512x512: 2x, 512x512x1: 3x}", "expected each size once; an image has 1 frame"),
         ("3x", r"slo_by_size: expected sizes and their limits, such as \{512x512: 1\.5s\}, found '3x'"),
