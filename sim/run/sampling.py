@@ -32,7 +32,9 @@ def images_mode(images: Images | None, trace: Trace) -> Images:
     return images or ("first" if "generator" in trace.notes else "batch")
 
 
-def split(trace: Trace, schedule: Schedule, preload: int) -> tuple[Trace, Schedule, NDArray[np.int64]]:
+def split(
+    trace: Trace, schedule: Schedule, preload: int, max_tries: int = 1
+) -> tuple[Trace, Schedule, NDArray[np.int64]]:
     """Make each image of a request a request of its own, which arrives with it; rows that only fill caches stay.
 
     The further ones are called ID#2, ID#3 and so on.
@@ -41,13 +43,18 @@ def split(trace: Trace, schedule: Schedule, preload: int) -> tuple[Trace, Schedu
         The trace and schedule of these requests, and the number of each served one's image in its request, from 1.
 
     Raises:
-        ConfigError: the loop is closed.
+        ConfigError: the loop is closed, or a client may send a request again (``max_tries``).
         TraceError: the trace has such an id already.
     """
     if len(schedule.times) < len(trace) - preload:
         raise ConfigError(
             "images=requests: the images of a request arrive together, and a closed loop sends one request as another "
             "ends; choose images=batch, or an open arrivals="
+        )
+    if max_tries > 1:
+        raise ConfigError(
+            "client: found one that sends a request again, beside images=requests, which makes each image a request of "
+            "its own; choose images=batch, or a client= with max_retries=0 and hedge_after_s=null"
         )
     images = np.maximum(trace.column("images"), 1)
     images[:preload] = 1

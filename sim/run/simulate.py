@@ -317,12 +317,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     _check_left(trace, settings)
     images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
-        if max_tries > 1:
-            raise ConfigError(
-                "client: found one that sends a request again, beside images=requests, which makes each image a "
-                "request of its own; choose images=batch, or a client= with max_retries=0 and hedge_after_s=null"
-            )
-        trace, schedule, image_number = split(trace, schedule, settings.preload)
+        trace, schedule, image_number = split(trace, schedule, settings.preload, max_tries)
         warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
     rows = trace  # of the closure above: a trace, and not None
     tries = Rows(len(trace), settings.preload, max_tries)
