@@ -23,9 +23,9 @@ PAIRS = "pairs"
 HITS = "declared hits"
 SCORES = "cascade.score"
 DISPATCH = "scheduler.dispatch"
-CLIENT = "client"
 SERVICE = "service {}"
 """For a production service whose add-ons are drawn (mezzotint.sim.papers.addons)."""
+CLIENT = "client"
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

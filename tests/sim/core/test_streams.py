@@ -19,7 +19,7 @@ def test_stream_names_are_frozen() -> None:
     assert NAMES == (
         "trace", "arrivals", "images of {}", "door.embed_s", "door.search_s", "door.fetch_s", "predictor", "eviction",
         "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs",
-        "declared hits", "cascade.score", "scheduler.dispatch", "service {}",
+        "declared hits", "cascade.score", "scheduler.dispatch", "service {}", "client",
     )  # fmt: skip
 
 
