@@ -13,6 +13,7 @@ from mezzotint.files.document import DocumentError, parse
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
 from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY
+from mezzotint.sim.core.tenant import USER
 from mezzotint.sim.metrics.recount import COUNTED, differences
 from mezzotint.sim.metrics.request_columns import IMAGES
 from mezzotint.sim.metrics.summary import SCHEMA
@@ -21,7 +22,7 @@ from mezzotint.sim.metrics.summary_keys import Contradiction, contradictions, sc
 if TYPE_CHECKING:
     import pandas as pd
 
-TEXT_COLUMNS = ("outcome", "lookup")
+TEXT_COLUMNS = ("outcome", "lookup", USER)
 """Columns of requests.parquet that are read as text."""
 
 _ANY = core_schema.any_schema()

@@ -30,7 +30,7 @@ from mezzotint.sim.report.figures.palette import series_styles
 from mezzotint.sim.report.interactive import UNFILTERED_SERIES, Chart, Field, Limit, Spec, bars, lines, points, ranges
 from mezzotint.sim.report.labels import natural, short_key
 from mezzotint.sim.report.runs import Floats, Run, latency_quantiles, time_series
-from mezzotint.sim.report.tenants import tenants as tenants_of
+from mezzotint.sim.report.tenants import are_told_apart, tail_latencies
 
 MAX_SERIES = 12
 """Of more series, evenly spaced ones are drawn over time, including both ends."""
@@ -260,16 +260,17 @@ def beliefs(runs: Sequence[Run]) -> list[Chart]:
 
 
 def tenants(runs: Sequence[Run]) -> list[Chart]:
-    """Return the p95 of the latency (s) of each tenant against its requests, a panel for each load."""
-    frame = tenants_of(runs)
-    if frame.empty:
-        return []
-    x, y = Field("requests", "Requests of the tenant", ",d"), Field("p95", "Latency p95 (s)")
-    hover = [Field("user_id", "Tenant", ""), Field("slowdown", "Mean slowdown"), Field("discarded", "Discarded", ",d")]
-    frame = frame.dropna(subset=["p95"])
+    """Return the distribution of the tenants' p95 latencies (s), of the first seed, a panel for each load."""
+    panels: dict[str, list[pd.DataFrame]] = {}
+    for cell in cells(runs) if are_told_apart(runs) else ():
+        if (p95_s := tail_latencies(cell.runs[0])) is not None:
+            shares = np.arange(1, len(p95_s) + 1) / len(p95_s)
+            rows = pd.DataFrame({"series": cell.series, "p95_s": p95_s, "share": shares})
+            panels.setdefault(cell.load.label, []).append(rows)
+    x, y = Field("p95_s", "Latency p95 of a tenant (s)"), Field("share", "Share of tenants", ".1~%", domain=(0.0, 1.0))
     return [
-        Chart(str(load), points(rows, x, y, series_styles(runs), hover=hover))
-        for load, rows in frame.groupby("load", sort=False)
+        Chart(title, lines(pd.concat(rows), x, y, series_styles(runs), sparse=False, along="y"))
+        for title, rows in panels.items()
     ]
 
 
