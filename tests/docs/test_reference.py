@@ -36,6 +36,7 @@ RUNS = {
     "images": "images=batch trace.requests=20 cluster.count=9 shapes=trace extrapolate=warn",
     "split": "images=requests trace.requests=20 cluster.count=9",
     "stage pools": "system=pools cluster.count=8 trace.requests=20",
+    "language model": "system=language-model cluster=a800 cluster.count=2 trace.requests=20",
     "tridentserve": "system=tridentserve trace.requests=20",
     "cascade": "system=diffserve cluster=a100 trace.requests=50",
     "servers": (
@@ -116,7 +117,7 @@ def test_columns_page_lists_the_columns_of_tables(runs: Mapping[str, Any], file:
     listed = {name.replace("ROLE", "large").replace("COMPONENT", "denoiser"): kind for name, kind in rows.items()}
     files = [run.folder / file for run in runs.values() if (run.folder / file).exists()]
     found = {field.name: _type(field) for each in files for field in pq.read_schema(each)}
-    for one in ("small", "text-encoder", "vae"):  # large and denoiser stand for them
+    for one in ("small", "text-encoder", "language-model", "vae"):  # large and denoiser stand for them
         for kind in ("gpus", "queued", "busy"):
             found.pop(f"{kind}_{one}", None)
     assert listed == found
