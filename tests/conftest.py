@@ -5,6 +5,7 @@ import io
 import os
 from copy import copy
 from functools import cache
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hypothesis import settings
 from omegaconf import OmegaConf
+
+from mezzotint.backends import profile
+from mezzotint.backends.profile import Profile
 
 settings.register_profile("mezzotint", deadline=None)  # no test depends on the wall clock
 settings.load_profile("mezzotint")
@@ -53,6 +57,25 @@ def files_of_packages() -> None:
     load = Source.load_config
     Source.load_config = load_config  # type: ignore[method-assign]
     ConfigStore.__deepcopy__ = lambda store, _: store  # a composition copies all of it, and edits copies of its nodes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def profiles_by_content() -> None:
+    """Check each content of a profile's file once a process, which takes half of a short run."""
+
+    @cache
+    def read(path: Path | Traversable, content: bytes) -> tuple[Profile, ...]:
+        return tuple(read_models(path))
+
+    def read_once(path: Path | Traversable) -> list[Profile]:
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return read_models(path)
+        return list(read(path, content))
+
+    read_models = profile.read_models
+    profile.read_models = read_once
 
 
 @pytest.fixture(scope="session")

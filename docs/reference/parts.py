@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from mezzotint.backends.base import BackendError
 from mezzotint.files.document import parse
@@ -262,6 +262,12 @@ def _recorded() -> str:
 
 
 @cache
+def _whole() -> DictConfig:
+    """Return `base` for interpolations; building it takes most of the time of a run."""
+    return OmegaConf.create(base())
+
+
+@cache
 def _node(group: str, choice: str) -> dict[str, Any]:
     """Return the content of a choice's file with what it begins from."""
     content: dict[str, Any] = parse((CONF / group / f"{choice}.yaml").read_bytes()) or {}
@@ -271,8 +277,14 @@ def _node(group: str, choice: str) -> dict[str, Any]:
     node = node | content
     if node.get("folder") == "???":
         node["folder"] = _recorded()
-    whole = OmegaConf.create(base() | {group: node | _of(SETTINGS, Part(group, choice))})
-    return OmegaConf.to_container(whole[group], resolve=True)  # type: ignore[return-value]
+    whole = _whole()
+    whole[group] = node | _of(SETTINGS, Part(group, choice))
+    resolved = OmegaConf.to_container(whole[group], resolve=True)
+    if group in base():
+        whole[group] = base()[group]
+    else:
+        del whole[group]
+    return resolved  # type: ignore[return-value]
 
 
 def configuration(chosen: Chosen) -> dict[str, Any]:

@@ -56,6 +56,11 @@ SHORT = 5 if FULL else 1
 Benchmark = Any
 
 
+def some(*values: Any) -> tuple[Any, ...]:
+    """Return ``values``, or in the suite the first alone: the others run the same code."""
+    return values if FULL else values[:1]
+
+
 @pytest.fixture(autouse=True)
 def machine(benchmark: Benchmark) -> Iterator[None]:
     """Note the yardstick before and after a benchmark; ``timed`` measures it closer to the timed call."""
@@ -95,7 +100,7 @@ def weighed(benchmark: Benchmark, call: Callable[[], Any]) -> None:
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("requests", [20_000, 200_000, 2_000_000])
+@pytest.mark.parametrize("requests", some(20_000, 200_000, 2_000_000))
 def test_speed_of_vanilla_fcfs_16_workers(benchmark: Benchmark, requests: int) -> None:
     count = requests // SCALE
     settings = check(configured(f"trace.requests={count}", "arrivals.rate_rpm=10"))
@@ -166,7 +171,7 @@ def test_speed_of_a_10k_cache(benchmark: Benchmark, system: str, search: str) ->
     assert len(assembled.trace) == count + preload
 
 
-@pytest.mark.parametrize("system", ["nirvana", "modm-throughput"])
+@pytest.mark.parametrize("system", some("nirvana", "modm-throughput"))
 def test_declared_hits(benchmark: Benchmark, system: str) -> None:
     count = 200_000 // SCALE
     hits = system.partition("-")[0]
@@ -199,7 +204,7 @@ def with_known_neighbours(settings: Any, rows: int) -> Callable[[], Engine]:
 
 
 @pytest.mark.parametrize("items", [15_000, 150_000, 1_500_000] if FULL else [1_500_000])
-@pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "lcbfu"])
+@pytest.mark.parametrize("policy", some("fifo", "lru", "lfu", "lcbfu"))
 def test_speed_of_a_million_requests_through_a_full_cache(benchmark: Benchmark, policy: str, items: int) -> None:
     """NIRVANA's largest cache (7.3) and smaller ones, full from the start, 5 items per prompt; 16 workers."""
     count, preload = 1_000_000 // SCALE, items // 5 // SCALE
@@ -212,7 +217,7 @@ def test_speed_of_a_million_requests_through_a_full_cache(benchmark: Benchmark, 
     assert run.record.request_columns["evictions"].sum() > count / 10
 
 
-@pytest.mark.parametrize("system", ["modm-throughput", "modm-quality"])
+@pytest.mark.parametrize("system", some("modm-throughput", "modm-quality"))
 def test_speed_of_modm_with_its_monitor(benchmark: Benchmark, system: str) -> None:
     """A million requests with 100,000 cached images, full from the start; the monitor splits 16 workers every 3
     minutes."""

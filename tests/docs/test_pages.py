@@ -127,7 +127,7 @@ def elsewhere(run_before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_accepted(command: str) -> None:
-    """Of a sweep, as many points as show each value once. Commands of a launcher that is not installed are left out."""
+    """Of a sweep, some points that show each choice. Commands of a launcher that is not installed are left out."""
     if (launcher := re.search(r"launcher[ =](ray|submitit|slurm)", command)) is not None:
         pytest.importorskip("ray" if launcher[1] == "ray" else "submitit")
     given = shlex.split(command, comments=True)[1:]
@@ -163,12 +163,16 @@ def test_quick_command_runs(command: str) -> None:
 
 
 def _covering(points: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-    """Yield a few of ``points`` that between them have every value."""
-    left = {value for point in points for value in point}
+    """Yield a few of ``points`` that between them have every choice, and a number of each key that is swept."""
+
+    def kinds(point: Sequence[str]) -> set[str]:
+        return {re.sub(r"=[\d.]+$", "=number", value) for value in point}
+
+    left = {kind for point in points for kind in kinds(point)}
     while True:
-        best = max(points, key=lambda point: len(left.intersection(point)))
+        best = max(points, key=lambda point: len(left & kinds(point)))
         yield best
-        left.difference_update(best)
+        left -= kinds(best)
         if not left:
             return
 

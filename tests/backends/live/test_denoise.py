@@ -63,13 +63,13 @@ def test_full_run_equals_the_stock_pipeline(model: Any) -> None:
 
 
 def test_resume_equals_the_full_run(model: Any) -> None:
-    """At K in {5, 10, 25} of 50 (issue 3), a cut run gives the very same bits."""
-    steps = 50
+    """At K in {2, 4, 10} of 20, a cut run gives the very same bits."""
+    steps = 20
     conditioning = model.encode(PROMPTS[:1])
-    full = model.denoise(conditioning, model.noise(64, 64, [1], steps), steps, capture=(5, 10, 25))
+    full = model.denoise(conditioning, model.noise(64, 64, [1], steps), steps, capture=(2, 4, 10))
     assert len(full.step_s) == steps
     assert np.all(full.step_s > 0)
-    for k in (5, 10, 25):
+    for k in (2, 4, 10):
         rest = model.denoise(conditioning, full.captured[k], steps, first_step=k)
         assert len(rest.step_s) == steps - k
         assert torch.equal(rest.latents, full.latents)

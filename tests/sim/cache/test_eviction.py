@@ -13,7 +13,7 @@ from mezzotint.sim.cache.eviction import FINAL, K_BITS, K_MASK, Fifo, Lcbfu, Lfu
 from mezzotint.sim.cache.selector import Thresholds
 from mezzotint.sim.protocols import Eviction, Item
 from mezzotint.traces.similarity.similarities import TextToText
-from tests.sim.lab import configured, engine, simulated
+from tests.sim.lab import configured, engine, simulated, simulated_with
 
 KS = (5, 10, 15, 20, 25)
 
@@ -193,8 +193,9 @@ def cache_of(*overrides: str) -> dict[str, Any]:
 def test_every_eviction_choice_changes_the_outcome_and_none_beats_the_optimum() -> None:
     """The same requests with every file of conf/eviction: all outcomes differ, and none beats the optimum's hit
     rate."""
-    names = ("fifo", "lru", "lfu", "lfu-plain", "lcbfu-plain", "random", "optimum")
-    caches = {name: cache_of(f"eviction={name}") for name in names}
+    whole = ("fifo", "lru", "lfu", "random", "optimum")
+    caches = {name: simulated_with("eviction", name, *SMALL).summary["cache"] for name in whole}
+    caches |= {name: cache_of(f"eviction={name}") for name in ("lfu-plain", "lcbfu-plain")}
     caches["lcbfu"] = cache_of()
     caches["prompt"] = cache_of("cache.evict_by=prompt")
     outcomes = [(cache["hits"], cache["compute_saving"], cache["holes"]) for cache in caches.values()]

@@ -28,7 +28,6 @@ from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from mezzotint.traces.arrivals.base import Schedule
 from tests.sim.lab import FixedTimes, configured, engine, simulated
-from tests.sim.laws.test_queueing import check, mdc_wait
 
 STEPS = 50
 
@@ -169,25 +168,14 @@ def test_step_cost_proportional_to_batch_matches_md1_processor_sharing() -> None
     rest of the step under way at the arrival comes on top; it grows with the number of active requests."""
     rng = np.random.default_rng(2)
     rho, steps_s = 0.6, 0.02
-    times = np.cumsum(rng.exponential(STEPS * steps_s / rho, 60_000))
+    times = np.cumsum(rng.exponential(STEPS * steps_s / rho, 20_000))
     run = stepped(times, Stepped(steps_s, steps_s), 10_000)
-    latency_s = (run.record.request_columns["finish_s"] - run.record.request_columns["arrival_s"])[6000:]
+    latency_s = (run.record.request_columns["finish_s"] - run.record.request_columns["arrival_s"])[2000:]
     expected_s = STEPS * steps_s / (1 - rho)
     means = latency_s[: len(latency_s) // 25 * 25].reshape(25, -1).mean(axis=1)
     error_s = 3.7 * means.std(ddof=1) / 5
     slice_s = steps_s * (1 + rho / (1 - rho))
     assert expected_s - error_s < means.mean() < expected_s + slice_s + error_s
-
-
-@pytest.mark.parametrize("servers", [1, 4])
-def test_batches_of_one_match_crommelin_mdc_wait(servers: int) -> None:
-    rng = np.random.default_rng(20 + servers)
-    times = np.cumsum(rng.exponential(1 / (0.8 * servers), 60_000))
-    run = stepped(times, Stepped(1.0 / STEPS), 1, servers)
-    check(
-        run.record.request_columns["start_s"] - run.record.request_columns["arrival_s"],
-        mdc_wait(0.8 * servers, 1.0, servers),
-    )
 
 
 class Patching(SameSizeSteps):

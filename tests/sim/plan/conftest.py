@@ -1,5 +1,6 @@
 """A plan on a short built-in trace, whose runs the tests of this folder share."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ Ask = Callable[..., Plan]
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of runs that the tests share."""
-    return tmp_path_factory.mktemp("kept")
+    """Folder of runs that the tests of all processes share."""
+    folder = tmp_path_factory.getbasetemp()
+    kept = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kept"
+    kept.mkdir(exist_ok=True)
+    return kept
 
 
 @pytest.fixture
