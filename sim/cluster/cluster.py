@@ -8,11 +8,13 @@ from mezzotint.backends.base import Asset, Backend, Cost
 from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
+from mezzotint.sim.cluster.residency import ModelResidency, activations
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
 from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.worker import (
     BACKLOG,
     DISBANDED,
@@ -41,17 +43,27 @@ class Cluster:
         kinds: kind of each GPU, with the costs of work on it; the order in which kinds appear is that of preference.
         roles: role of each GPU when the clock starts, its model resident; SERVER for a GPU that serves ControlNets.
         models: the models by role.
+        residency: which models a GPU keeps; None: the one that it serves with.
+        placed: roles of the models placed on each GPU, its own first; None where any GPU takes any request.
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_groups",
         "_kept_roles",
-        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
+        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_placed", "_pull", "_record",
+        "_request_gpus", "_residency",
         "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "evict",
         "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
     )  # fmt: skip
 
-    def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        roles: Sequence[str],
+        models: Mapping[str, Model],
+        residency: ModelResidency | None = None,
+        placed: Sequence[Sequence[str]] | None = None,
+    ) -> None:
         self.kinds: Mapping[Gpu, Backend] = dict(kinds)
         self.models = models
         names = ["" if role == SERVER else in_role(models, role).name for role in roles]
@@ -61,10 +73,13 @@ class Cluster:
         ]
         self._request_gpus = [worker for worker in self._gpu_workers if worker._role != SERVER]
         self.servers = [worker for worker in self._gpu_workers if worker._role == SERVER]
+        self._residency, self._placed = residency, placed
+        for worker, roles_there in zip(self._gpu_workers, placed or (), strict=False):
+            worker.serves = frozenset(models[role].name for role in roles_there)
         self._groups: list[Worker] = []
         self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_groups: dict[Worker, None] = {}
-        self._loads: dict[Worker, tuple[str, float, Cost, Entry]] = {}
+        self._loads: dict[Worker, tuple[str, float, str, Cost, Entry]] = {}
         self._is_rented = False
         self._kept_roles = self._kept_groups = ""
         self._worker_class: type[Worker] = Worker
@@ -96,7 +111,7 @@ class Cluster:
         self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
         self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
         self._free = FreeWorkers() if len(self.kinds) == 1 else FreeWorkersByKind([gpu.name for gpu in self.kinds])
-        self._memory = Memory(parts)
+        self._memory = Memory(parts, None if record.fleet is None else self._note_resident)
         self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._max_batch = max_batch
@@ -104,9 +119,31 @@ class Cluster:
             worker.max_batch = max_batch
         for worker in self._request_gpus:
             self._install(worker, worker.model)
+        if self._residency is not None:
+            self._open_residency(self._residency)
         for worker in self.servers:
             self._move(worker, SERVICE)
             worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
+
+    def _open_residency(self, residency: ModelResidency) -> None:
+        models = {model.name: model for model in self.models.values()}
+        residency.check(self.kinds, models.values())
+        for assumption in residency.assumptions():
+            self._record.assume(assumption.what, assumption.value, assumption.source)
+        self.keep_groups("residency= keeps the models of each GPU by itself")
+        for worker in self._request_gpus:
+            roles = [] if self._placed is None else self._placed[worker.id]
+            placed = [self.models[role].name for role in roles]
+            slots = residency.slots(worker.gpu, worker.backend, [models[name] for name in placed or [worker.model]])
+            # The own model last, so that it is the most recently used one.
+            for name in [*placed[1:slots][::-1], worker.model]:
+                self._install(worker, name, activations(worker.backend, models[name]))
+                residency.start(worker, name)
+
+    def _note_resident(self, worker: Worker, model: str, is_resident: bool) -> None:
+        fleet = self._record.fleet
+        if fleet is not None and len(worker.gpus) == 1:  # a group has what its GPUs have
+            fleet.note_resident(worker.id, model, is_resident, self._clock._now)
 
     @property
     def gpus(self) -> int:
@@ -309,16 +346,17 @@ class Cluster:
         if worker.state != STARTING:  # which includes its first load
             # Before the load is scheduled: nothing may join it in between.
             self._move(worker, LOADING)
-        cost = on_all_gpus(worker, worker.backend.load(Asset("model", model, model)))
-        worker.resident.clear()
+        kind, cost = self.fetch(worker, model)
+        if self._residency is None:
+            self._memory.clear(worker)
         loaded = self._clock.at(now_s + cost.seconds, COMPLETION, self._loaded, worker)
-        self._loads[worker] = model, now_s, cost, loaded
+        self._loads[worker] = model, now_s, kind, cost, loaded
 
     def _loaded(self, worker: Worker) -> None:
         # The model that was ordered when the load began, not that of the present role.
-        model, from_s, cost, _ = self._loads.pop(worker)
+        model, from_s, kind, cost, _ = self._loads.pop(worker)
         self._install(worker, model)
-        self.record_busy(worker, from_s, from_s + cost.seconds, "load", cost.joules)
+        self.record_busy(worker, from_s, from_s + cost.seconds, kind, cost.joules)
         if in_role(self.models, worker.role).name != model:  # ordered elsewhere while it loaded
             self._load(worker)
             return
@@ -334,13 +372,13 @@ class Cluster:
 
     def _interrupt_load(self, worker: Worker) -> None:
         now_s = self._clock._now
-        model, from_s, cost, loaded = self._loads.pop(worker)
+        model, from_s, kind, cost, loaded = self._loads.pop(worker)
         self._clock.cancel(loaded)
         self._name_model(worker, model)
         # The span is that of the model that was loading, which the worker never got.
         until_s = from_s + cost.seconds
         share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 1.0
-        self.record_busy(worker, from_s, now_s, "load", cost.times(share).joules)
+        self.record_busy(worker, from_s, now_s, kind, cost.times(share).joules)
 
     def _pull_later(self, worker: Worker) -> None:
         # Not at once: callers are amid a change of several workers, or of the scheduler's queues.
@@ -358,6 +396,8 @@ class Cluster:
         remove(worker)
         if worker in self._loads:
             self._interrupt_load(worker)
+        if self._residency is not None:
+            self._memory.clear(worker)
         worker.closed = False
         self._move(worker, DOWN)
         self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
@@ -472,10 +512,10 @@ class Cluster:
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)
 
-    def set_model(self, group: Worker, model: str) -> None:
+    def set_model(self, group: Worker, model: str, free_bytes: int = 0) -> None:
         for number in group.gpus:
             if self._gpu_workers[number].model != model:
-                self._install(self._gpu_workers[number], model)
+                self._install(self._gpu_workers[number], model, free_bytes)
 
     def record_stage(
         self,
@@ -548,8 +588,10 @@ class Cluster:
         # An instance is paid as a whole, so it goes back as a whole.
         if all(member.state == LEAVING and not member.running for member in members):
             for member in members:
-                member.resident.clear()
+                self._memory.clear(member)
                 self._move(member, OFF)
+            if self._residency is not None:
+                self._residency.forget(worker)
 
     def _started(self, worker: Worker) -> None:
         # Its first load is busy time, so the usage log ends its start here.
@@ -557,19 +599,49 @@ class Cluster:
         self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
         self._load(worker)
 
-    def install(self, worker: Worker, model: str) -> None:
+    def fetch(self, group: Worker, model: str, row: int = MISSING) -> tuple[str, Cost]:
+        fleet = self._record.fleet
+        if self._residency is None:
+            kind, cost = "load", group.backend.load(Asset("model", model, model))
+        else:
+            workers = [self._gpu_workers[number] for number in group.gpus]
+            lacking = [worker for worker in workers if worker.model != model] or workers
+            # The GPUs of a group load side by side, so the slowest decides.
+            kind, cost = max(
+                [self._residency.fetch(worker, model) for worker in lacking], key=lambda load: load[1].seconds
+            )
+        if fleet is not None and row != MISSING:
+            fleet.note_swap(row, kind)
+        return kind, on_all_gpus(group, cost)
+
+    @property
+    def keeps_models(self) -> bool:
+        return self._residency is not None
+
+    def load_s(self, worker: Worker, model: str) -> float:
+        if self._residency is None:
+            return worker.backend.load(Asset("model", model, model)).seconds
+        return self._residency.load(worker, model)[1].seconds
+
+    def slots(self, worker: Worker) -> int:
+        if self._residency is None:
+            return 1
+        return self._residency.slots(worker.gpu, worker.backend, list(self.models.values()))
+
+    def install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
         if innermost_kind(self._parts) not in ("executor", None):
             raise SimulationError(
                 f"{caller()} installs {model} on {worker} with {worker.running} requests running; only an executor "
                 "may, since it records the load: use Cluster.change_role"
             )
-        self._install(worker, model)
+        self._install(worker, model, free_bytes)
 
-    def _install(self, worker: Worker, model: str) -> None:
+    def _install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
         worker.model = model
         self._name_model(worker, model)
-        self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0)
+        max_models = 1 if self._residency is None else self._residency.max_models
+        self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0, max_models, free_bytes)
 
     def _name_model(self, worker: Worker, model: str) -> None:
         models = self._record.usage_log.models

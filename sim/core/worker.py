@@ -79,6 +79,7 @@ class Worker:
         closed: True while its executor takes no more requests.
         open: True if it takes requests, by ``state`` and ``closed``; kept, since every request reads it.
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
+        serves: names of the models placed on it, whose requests alone it takes; None if any.
         busy_until_s: the instant up to which its busy time is recorded.
         due: the clock's call that ends its executor's present work; canceled if the GPU fails.
         model_code: code of its model in the usage log.
@@ -104,6 +105,7 @@ class Worker:
     busy_until_s: float = field(init=False, default=0.0)
     free_rank: int = field(init=False, default=0)
     resident: dict[Asset, int] = field(init=False, default_factory=dict)
+    serves: frozenset[str] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.gpus = self.gpus or (self.id,)

@@ -51,6 +51,7 @@ class Sequential(Executor):
     _cluster: Cluster = field(init=False, repr=False)
     _by_row: bool = field(init=False, repr=False)
     _addons: bool = field(init=False, repr=False)
+    _checks_memory: bool = field(init=False, repr=False)
     _extras: bool = field(init=False, repr=False)
     """True if requests may have add-ons or sampling parameters, on which their cost depends."""
     _share: RequestColumn | None = field(init=False, repr=False)
@@ -68,6 +69,7 @@ class Sequential(Executor):
         backends = run.cluster.kinds.values()
         self._by_row = any(backend.by_row for backend in backends)
         self._addons = run.workload.addons is not None
+        self._checks_memory = self._addons or run.cluster.keeps_models
         self._extras = self._addons or run.workload.sampling is not None
         together = self.speedup or any(backend.group_sizes() for backend in backends)
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
@@ -102,7 +104,7 @@ class Sequential(Executor):
                 return
             if not self._by_row:
                 self._known[key] = cost
-        elif self._addons:  # other resident add-ons differ from worker to worker
+        elif self._checks_memory:  # other resident assets differ from worker to worker
             try:
                 self._check_memory(worker, self._run.work(request))
             except WorkFailed as failure:

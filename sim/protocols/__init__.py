@@ -33,7 +33,7 @@ from mezzotint.sim.protocols.cache import (
     Watcher,
 )
 from mezzotint.sim.protocols.cluster import Cluster
-from mezzotint.sim.protocols.control import Allocation, Controller
+from mezzotint.sim.protocols.control import Allocation, Controller, Placement
 from mezzotint.sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
 from mezzotint.sim.protocols.frontend import CascadeFrontEnd, FrontEnd
 from mezzotint.sim.protocols.groups import (
@@ -82,6 +82,7 @@ __all__ = [
     "LoraLoading",
     "MatchPredictor",
     "Partition",
+    "Placement",
     "Priced",
     "Rank",
     "Request",
