@@ -22,6 +22,7 @@ from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
+from mezzotint.sim.cluster.residency import ModelResidency
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
@@ -54,10 +55,17 @@ from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, 
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
-from mezzotint.sim.run.gpus import check_reference, kinds, roles
+from mezzotint.sim.run.fleets import alias, allocate, fleet_log, models_of_fleet
+from mezzotint.sim.run.gpus import check_reference, kinds
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
-from mezzotint.sim.run.together import check_roles, check_together, choose_scheduler, split_by_pool
+from mezzotint.sim.run.together import (
+    check_placement,
+    check_roles,
+    check_together,
+    choose_scheduler,
+    split_by_pool,
+)
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.traces.arrivals.base import Arrivals
 from mezzotint.traces.arrivals.trace_clock import TraceClock
@@ -250,7 +258,9 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     scheduler = choose_scheduler(parts.get("scheduler", Scheduler), executor)
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
+    residency: ModelResidency | None = parts.get("residency", ModelResidency)
     check_together(controllers[0], controllers[1], frontend, scheduler, executor)
+    check_placement(allocation, frontend, scheduler, executor, controllers[1])
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -261,7 +271,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         source: Source = build(settings.trace, "trace", Source)
         trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
-    models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    models: Mapping[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     if settings.assume is not None and "assume" not in settings.backend:
         raise ConfigError(
             f"assume: found {settings.assume}, but this backend looks no times up; choose backend=profiled"
@@ -294,6 +304,9 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
     for backend in backends:
         backend.open(TraceInputs(trace))
+    # Of the rows as they are served: one for each image, where requests were split.
+    models = models_of_fleet(frontend, trace, models)
+    alias(backends, models)
     rows = trace
     shapes, native = shapes_of(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
@@ -309,7 +322,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     ).column(trace)
     full = standalone(backends[0], reference(models), shapes, native, sampling)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
-    of_gpus = roles(allocation, settings.cluster, gpus, models)
+    of_gpus, placed = allocate(allocation, frontend, settings.cluster, gpus, models, residency)
     check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
         split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
@@ -336,7 +349,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             f"{trace.digest} {encoder.name}",
         ),
         models=models,
-        cluster=Cluster(gpus, of_gpus, models),
+        cluster=Cluster(gpus, of_gpus, models, residency, placed),
         backend=backends[0],
         frontend=frontend,
         scheduler=scheduler,
@@ -346,6 +359,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         seed=settings.seed,
         sample_s=settings.sample_s,
     )
+    engine.record.fleet = fleet_log(frontend, residency, models, engine.rows, settings.preload)
     for name, column in (
         (IMAGE, image_number),
         (IMAGES, None if sampling is None else sampling.images[settings.preload :]),
