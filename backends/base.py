@@ -279,6 +279,10 @@ class Backend(Protocol):
     def require(self, model: str) -> None:
         """Raise BackendError before the run starts if ``model`` cannot be served."""
 
+    def alias(self, model: str, architecture: str) -> None:
+        """Let ``model`` cost what ``architecture`` costs. Raises BackendError if it cannot."""
+        raise BackendError(f"{type(self).__name__} cannot cost {model} as {architecture}; add backend=profiled")
+
     def begin(self, works: Sequence[Work]) -> Cost:
         """Encode the prompts, and the final images that are to be refined."""
 

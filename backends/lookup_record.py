@@ -1,8 +1,8 @@
 """A record of the look-ups in profiles, and the assumptions that a summary states for them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from mezzotint.backends.base import size_text
 from mezzotint.backends.profile import Profile
@@ -55,6 +55,20 @@ class LookupRecord:
     unencoded: set[str] = field(default_factory=set)
     untimed: set[tuple[str, str]] = field(default_factory=set)
     mixed: bool = False
+
+    def of_profiles(self, profiles: Mapping[str, Profile]) -> "LookupRecord":
+        """Return this record with the profile's own model in place of each that costs as it (Backend.alias)."""
+
+        def own(entry: Any) -> Any:
+            if isinstance(entry, str):
+                return profiles[entry].model
+            return entry._replace(model=own(entry.model)) if isinstance(entry, Where) else (own(entry[0]), *entry[1:])
+
+        named: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, found in named.items():
+            if isinstance(found, set):
+                named[name] = set(map(own, found))
+        return LookupRecord(**named)
 
     def assumptions(  # noqa: C901 - one sentence after another, in the order of the summary
         self, gpu: str, profiles: Mapping[str, Profile], service_factor: float, unpublished_load_s: float

@@ -133,6 +133,13 @@ class Profiled:
     def require(self, model: str) -> None:
         self._lookup.require(model)
 
+    def alias(self, model: str, architecture: str) -> None:
+        """Raises BackendError without a profile of ``architecture``, or if ``model`` has one of another."""
+        self.require(architecture)
+        if self.profiles.setdefault(model, self.profiles[architecture]) is not self.profiles[architecture]:
+            remedy = "give it a role of its own in models=, without an architecture"
+            raise self._lookup.lacks(model, f"it is to cost as {architecture}, and has a profile of its own", remedy)
+
     def provenance(self, model: str) -> Provenance:
         profile = self.profiles.get(model)
         if profile is None:
@@ -494,7 +501,7 @@ class Profiled:
         return self._lookup.lacks(asset.model, what, remedy)
 
     def assumptions(self) -> list[Assumption]:
-        record = self._lookup.record
+        record = self._lookup.record.of_profiles(self.profiles)
         own = Assumption("service seconds", "the trace's own", "gen_s of each request (backend.service=trace)")
         stated = record.assumptions(self.gpu, self.profiles, self.service_factor, self.unpublished_load_s)
         scaled = () if self._scaled is None else self._scaled.assumptions(sorted(record.stepped))

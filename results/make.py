@@ -14,6 +14,7 @@ from mezzotint.sim.papers.cascade import STUDY as CASCADE
 from mezzotint.sim.papers.compositions import STUDY as COMPOSITIONS
 from mezzotint.sim.papers.disaggregated import STUDY as DISAGGREGATED
 from mezzotint.sim.papers.elastic.study import STUDY as ELASTIC
+from mezzotint.sim.papers.fleets import STUDY as FLEETS
 from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scaling import STUDY as SCALING
 from mezzotint.sim.papers.scorecard import scorecard
@@ -23,7 +24,7 @@ from mezzotint.sim.papers.video.study import STUDY as VIDEO
 
 FOLDER = Path(__file__).parent
 
-STUDIES = (ADDONS, AUTOSCALING, CASCADE, COMPOSITIONS, DISAGGREGATED, ELASTIC, HARDWARE, SCALING, STAGES, VIDEO)
+STUDIES = (ADDONS, AUTOSCALING, CASCADE, COMPOSITIONS, DISAGGREGATED, ELASTIC, FLEETS, HARDWARE, SCALING, STAGES, VIDEO)
 
 
 def make(folder: Path) -> None:

@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 GROUPS = (
     "executor", "scheduler", "router", "discipline", "group_policy", "frontend", "feature_cache", "batching",
-    "controlnet_placement", "lora_loading", "kernels", "allocation", "controller", "failures",
+    "controlnet_placement", "lora_loading", "kernels", "allocation", "residency", "controller", "failures",
 )  # fmt: skip
 """The groups of conf/ whose choices are paired."""
 
@@ -81,6 +81,11 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
     "scheduler=dynamic-batching": {"executor": "static-batch"},
     "scheduler=mlperf-batching": {"executor": "static-batch"},
     "scheduler=random-dispatch": {"frontend": "cascade-sd-turbo", "executor": "static-batch"},
+    "scheduler=resident-first": {"frontend": "by-base-model"},
+    "router=by-model": {"frontend": "by-base-model"},
+    "allocation=pinned": {"frontend": "by-base-model", "scheduler": "resident-first"},
+    "allocation=static-by-popularity": {"frontend": "by-base-model", "scheduler": "resident-first"},
+    "residency=*": {"frontend": "by-base-model"},
     "router=by-addons": {"addons": "serve", "executor": "continuous-batching"},
     "discipline=shortest-remaining": {"executor": "continuous-batching", "latency_predictor": "known"},
     "discipline=slack": {"executor": "continuous-batching", "latency_predictor": "known"},
@@ -113,6 +118,7 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "executor=static-batch": {"max_batch": 32},
     "discipline=fifo-limits": {"max_running": 2},
+    "allocation=pinned": {"models": 1},
     "failures=outages": {"outages": {1: [[2.0, 30.0]], 3: [[1.0, 20.0]]}},
     "failures=crashes": {"crashes": {1: [2.0, 30.0], 3: [1.0]}},
     "failures=random": {"mean_up_s": 20.0, "mean_down_s": 20.0},
@@ -199,6 +205,7 @@ def made_trace() -> Trace:
             "loras": [["lora"] for row in rows],
             "priority": [row % 2 for row in rows],
             "user_id": [f"u{row % 5}" for row in rows],
+            "base_model": [f"base-{row % 7 % 3}" for row in rows],
         },
         name="made up", source="made up, for every pair of parts", notes={"synthetic": True},
     )  # fmt: skip

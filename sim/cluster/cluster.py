@@ -9,11 +9,13 @@ from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
+from mezzotint.sim.cluster.residency import ModelResidency, activations
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
 from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
+from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.server import WARM_SERVER, Server, Size
 from mezzotint.sim.core.worker import (
@@ -45,17 +47,27 @@ class Cluster:
         kinds: kind of each GPU, with the costs of work on it; the order in which kinds appear is that of preference.
         roles: role of each GPU when the clock starts, its model resident; SERVER for a GPU that serves ControlNets.
         models: the models by role.
+        residency: which models a GPU keeps; None: the one that it serves with.
+        placed: roles of the models placed on each GPU, its own first; None where any GPU takes any request.
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_groups",
         "_kept_roles",
-        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_pull", "_record", "_request_gpus",
-        "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "admit", "check_memory", "compiles",
-        "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
+        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_placed", "_pull", "_record",
+        "_request_gpus", "_residency", "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "admit",
+        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held",
+        "servers",
     )  # fmt: skip
 
-    def __init__(self, kinds: Sequence[Kind], roles: Sequence[str], models: Mapping[str, Model]) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        roles: Sequence[str],
+        models: Mapping[str, Model],
+        residency: ModelResidency | None = None,
+        placed: Sequence[Sequence[str]] | None = None,
+    ) -> None:
         self.kinds: Mapping[Gpu, Backend] = dict(kinds)
         self.models = models
         names = ["" if role == SERVER else in_role(models, role).name for role in roles]
@@ -65,6 +77,9 @@ class Cluster:
         ]
         self._request_gpus = [worker for worker in self._gpu_workers if worker._role != SERVER]
         self.servers = [worker for worker in self._gpu_workers if worker._role == SERVER]
+        self._residency, self._placed = residency, placed
+        for worker, roles_there in zip(self._gpu_workers, placed or (), strict=False):
+            worker.serves = frozenset(models[role].name for role in roles_there)
         self._groups: list[Worker] = []
         self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_groups: dict[Worker, None] = {}
@@ -105,7 +120,7 @@ class Cluster:
         self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
         self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
         self._free = FreeWorkers() if len(self.kinds) == 1 else FreeWorkersByKind([gpu.name for gpu in self.kinds])
-        self._memory = Memory(parts)
+        self._memory = Memory(parts, None if record.fleet is None else self._note_resident)
         self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._max_batch = max_batch
@@ -116,6 +131,8 @@ class Cluster:
             self._install(worker, worker.model)
             if server.begin != "warm":
                 worker.compiled = self._warm_shapes(worker.model)
+        if self._residency is not None:
+            self._open_residency(self._residency)
         for worker in self.servers:
             self._move(worker, SERVICE)
             worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
@@ -123,6 +140,26 @@ class Cluster:
     def worker(self, worker_id: int) -> Worker:
         beyond = worker_id - len(self._gpu_workers)
         return self._groups[beyond] if beyond >= 0 else self._gpu_workers[worker_id]
+
+    def _open_residency(self, residency: ModelResidency) -> None:
+        models = {model.name: model for model in self.models.values()}
+        residency.check(self.kinds, models.values())
+        for assumption in residency.assumptions():
+            self._record.assume(assumption.what, assumption.value, assumption.source)
+        self.keep_groups("residency= keeps the models of each GPU by itself")
+        for worker in self._request_gpus:
+            roles = [] if self._placed is None else self._placed[worker.id]
+            placed = [self.models[role].name for role in roles]
+            slots = residency.slots(worker.gpu, worker.backend, [models[name] for name in placed or [worker.model]])
+            # The own model last, so that it is the most recently used one.
+            for name in [*placed[1:slots][::-1], worker.model]:
+                self._install(worker, name, activations(worker.backend, models[name]))
+                residency.start(worker, name)
+
+    def _note_resident(self, worker: Worker, model: str, is_resident: bool) -> None:
+        fleet = self._record.fleet
+        if fleet is not None and len(worker.gpus) == 1:  # a group has what its GPUs have
+            fleet.note_resident(worker.id, model, is_resident, self._clock._now)
 
     @property
     def gpus(self) -> int:
@@ -325,8 +362,9 @@ class Cluster:
         if worker.state != STARTING:  # which includes its first load
             # Before the load is scheduled: nothing may join it in between.
             self._move(worker, LOADING)
-        idle_s, loads = self._loads_of(worker, model, is_start)
-        worker.resident.clear()
+        idle_s, loads = self._loads_of(worker, model, is_start, *self.fetch(worker, model))
+        if self._residency is None:
+            self._memory.clear(worker)
         took_s = idle_s + sum(cost.seconds for _, cost in loads)
         if is_start:
             for number in worker.gpus:
@@ -336,20 +374,21 @@ class Cluster:
         loaded = self._clock.at(now_s + took_s, COMPLETION, self._loaded, worker)
         self._loads[worker] = model, now_s + idle_s, loads, loaded
 
-    def _loads_of(self, worker: Worker, model: str, is_start: bool) -> tuple[float, Loads]:
+    def _loads_of(self, worker: Worker, model: str, is_start: bool, kind: str, load: Cost) -> tuple[float, Loads]:
         """Return the seconds until ``model`` loads on ``worker``, and that load with what a start compiles after it."""
-        load, server = on_all_gpus(worker, worker.backend.load(Asset("model", model, model))), self._server
+        server = self._server
         if not is_start:
-            return 0.0, [("load", load)]
+            return 0.0, [(kind, load)]
         idle_s, load = server.loading(worker.backend.server_start(model), load)
         compiled = [self._first_s(worker, model, size) for size in server.warm_up]
-        return idle_s, [("load", load), *(("compile", Cost(seconds)) for seconds in compiled if seconds)]
+        return idle_s, [(kind, load), *(("compile", Cost(seconds)) for seconds in compiled if seconds)]
 
     def _warm_shapes(self, model: str) -> set[tuple[str, int, int, int]]:
         return {(model, *size) for size in self._server.warm_up}
 
     def start_s(self, worker: Worker) -> float:
-        idle_s, loads = self._loads_of(worker, in_role(self.models, worker.role).name, True)
+        model = in_role(self.models, worker.role).name
+        idle_s, loads = self._loads_of(worker, model, True, *self._load_of(worker, model))
         return idle_s + sum(cost.seconds for _, cost in loads)
 
     def start_servers(self) -> None:
@@ -436,6 +475,8 @@ class Cluster:
         remove(worker)
         if worker in self._loads:
             self._interrupt_load(worker)
+        if self._residency is not None:
+            self._memory.clear(worker)
         worker.closed = False
         self._move(worker, DOWN)
         self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
@@ -550,10 +591,10 @@ class Cluster:
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)
 
-    def set_model(self, group: Worker, model: str) -> None:
+    def set_model(self, group: Worker, model: str, free_bytes: int = 0) -> None:
         for number in group.gpus:
             if self._gpu_workers[number].model != model:
-                self._install(self._gpu_workers[number], model)
+                self._install(self._gpu_workers[number], model, free_bytes)
 
     def record_stage(
         self,
@@ -626,8 +667,10 @@ class Cluster:
         # An instance is paid as a whole, so it goes back as a whole.
         if all(member.state == LEAVING and not member.running for member in members):
             for member in members:
-                member.resident.clear()
+                self._memory.clear(member)
                 self._move(member, OFF)
+            if self._residency is not None:
+                self._residency.forget(worker)
 
     def _started(self, worker: Worker) -> None:
         # Its first load is busy time, so the usage log ends its start here.
@@ -635,19 +678,53 @@ class Cluster:
         self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
         self._load(worker, is_start=True)
 
-    def install(self, worker: Worker, model: str) -> None:
+    def fetch(self, group: Worker, model: str, row: int = MISSING) -> tuple[str, Cost]:
+        fleet = self._record.fleet
+        if self._residency is None:
+            kind, cost = self._load_of(group, model)
+        else:
+            workers = [self._gpu_workers[number] for number in group.gpus]
+            lacking = [worker for worker in workers if worker.model != model] or workers
+            # The GPUs of a group load side by side, so the slowest decides.
+            kind, cost = max(
+                [self._residency.fetch(worker, model) for worker in lacking], key=lambda load: load[1].seconds
+            )
+        if fleet is not None and row != MISSING:
+            fleet.note_swap(row, kind)
+        return kind, on_all_gpus(group, cost)
+
+    @property
+    def keeps_models(self) -> bool:
+        return self._residency is not None
+
+    def _load_of(self, worker: Worker, model: str) -> tuple[str, Cost]:
+        """Return kind and cost of a load of ``model`` on ``worker`` now, of one of its GPUs."""
+        if self._residency is None:
+            return "load", worker.backend.load(Asset("model", model, model))
+        return self._residency.load(worker, model)
+
+    def load_s(self, worker: Worker, model: str) -> float:
+        return self._load_of(worker, model)[1].seconds
+
+    def slots(self, worker: Worker) -> int:
+        if self._residency is None:
+            return 1
+        return self._residency.slots(worker.gpu, worker.backend, list(self.models.values()))
+
+    def install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
         """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
         if innermost_kind(self._parts) not in ("executor", None):
             raise SimulationError(
                 f"{caller()} installs {model} on {worker} with {worker.running} requests running; only an executor "
                 "may, since it records the load: use Cluster.change_role"
             )
-        self._install(worker, model)
+        self._install(worker, model, free_bytes)
 
-    def _install(self, worker: Worker, model: str) -> None:
+    def _install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
         worker.model = model
         self._name_model(worker, model)
-        self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0)
+        max_models = 1 if self._residency is None else self._residency.max_models
+        self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0, max_models, free_bytes)
 
     def _name_model(self, worker: Worker, model: str) -> None:
         models = self._record.usage_log.models

@@ -1,7 +1,8 @@
 """GPU memory: resident models and add-ons, and the bytes left for running requests."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from mezzotint.backends.base import Asset, WorkFailed
 from mezzotint.sim.core.culprit import caller, part_name
@@ -12,9 +13,15 @@ from mezzotint.sim.core.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Checks the assets on workers against the memory of their GPUs; errors name one of ``parts``."""
+    """Checks the assets on workers against the memory of their GPUs.
+
+    Args:
+        parts: errors name one of them.
+        changed: is told of each model that comes to a worker or leaves it: the worker, its name, and True if it comes.
+    """
 
     parts: Mapping[str, object]
+    changed: Callable[[Worker, str, bool], None] | None = None
 
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), free_bytes: int = 0
@@ -29,15 +36,12 @@ class Memory:
         if present:
             resident[asset] = resident.pop(asset)  # most recently used last
         needed, model = 0 if present else bytes or 0, own_model(worker)
-        evicted: list[Asset] = []
-        if capacity is not None:
-            over = sum(resident.values()) + needed + free_bytes - capacity
-            # Decided before anything is evicted: an asset that does not fit leaves the memory as it was.
-            evicted = _least_recent(resident, over, {model, asset, *keep})
-            if over > sum(resident[other] for other in evicted):
-                return None
+        # Decided before anything is evicted: an asset that does not fit leaves the memory as it was.
+        evicted = make_room(resident, needed + free_bytes, capacity, {model, asset, *keep})
+        if evicted is None:
+            return None
         for other in evicted:
-            del resident[other]
+            self._drop(worker, other)
         if not present:
             resident[asset] = needed
         return evicted
@@ -49,7 +53,7 @@ class Memory:
             raise SimulationError(
                 f"{caller()} evicts {asset.name} from {worker}, which serves with it; change its role"
             )
-        del worker.resident[asset]
+        self._drop(worker, asset)
 
     def check(self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None) -> None:
         """Check ``peak_bytes`` of the running requests, plus the assets it does not include, against the memory.
@@ -70,7 +74,8 @@ class Memory:
         uncounted = sum(size for asset, size in resident.items() if asset not in counted)
         if runs is not None and peak_bytes + uncounted > capacity:
             for other in _least_recent(resident, peak_bytes + uncounted - capacity, {model}.union(*runs)):
-                uncounted -= resident.pop(other)
+                uncounted -= resident[other]
+                self._drop(worker, other)
         if peak_bytes + uncounted > capacity:
             takes = f"takes {(peak_bytes + uncounted) / 1e9:.1f} GB of the {_memory(worker.gpu)}"
             if runs is not None and len(runs) == 1 and runs[0]:
@@ -81,17 +86,78 @@ class Memory:
                 f"{executor} runs {worker.running} requests on {worker}, which {takes}; lower the batch limit"
             )
 
-    def install(self, worker: Worker, size: int) -> None:
-        """Leave only the model of ``worker`` there. Raises SimulationError if it is larger than the GPU's memory."""
-        # Add-ons are those of a model, and useless to the next one.
-        worker.resident.clear()
+    def install(self, worker: Worker, size: int, max_models: int | None = 1, free_bytes: int = 0) -> None:
+        """Make the model of ``worker`` resident there, and evict add-ons and, as necessary, other models.
+
+        Args:
+            size: bytes of the model.
+            max_models: most models to stay, this one included; None is as many as fit.
+            free_bytes: bytes to stay free of weights, as far as other models can make room.
+
+        Raises SimulationError if the model is larger than the GPU's memory.
+        """
+        resident, model = worker.resident, own_model(worker)
+        if max_models == 1:
+            self.clear(worker)
+        else:
+            # Add-ons are those of a model, and useless to the next one.
+            for asset in [asset for asset in resident if asset.kind != "model"]:
+                self._drop(worker, asset)
+            others = {asset: held for asset, held in resident.items() if asset != model}
+            surplus = 0 if max_models is None else len(others) - max_models + 1
+            victims = list(others)[: max(surplus, 0)]  # least recently used first
+            for victim in victims:
+                del others[victim]
+            victims += _least_recent(others, sum(others.values()) + size + free_bytes - _capacity(worker), ())
+            for victim in victims:
+                self._drop(worker, victim)
         capacity = worker.gpu.memory_bytes
         if capacity is not None and size > capacity:
             raise SimulationError(
                 f"{worker.model} takes {size / 1e9:.1f} GB of the {_memory(worker.gpu)}; choose another models= or "
                 "cluster="
             )
-        worker.resident[own_model(worker)] = size
+        if model in resident:
+            del resident[model]  # most recently used last
+        elif self.changed is not None:
+            self.changed(worker, worker.model, True)
+        resident[model] = size
+
+    def clear(self, worker: Worker) -> None:
+        """Evict everything from ``worker``."""
+        if self.changed is not None:
+            for asset in worker.resident:
+                if asset.kind == "model":
+                    self.changed(worker, asset.name, False)
+        worker.resident.clear()
+
+    def _drop(self, worker: Worker, asset: Asset) -> None:
+        del worker.resident[asset]
+        if asset.kind == "model" and self.changed is not None:
+            self.changed(worker, asset.name, False)
+
+
+def _capacity(worker: Worker) -> float:
+    return inf if worker.gpu.memory_bytes is None else worker.gpu.memory_bytes
+
+
+def make_room(
+    resident: Mapping[Asset, int], needed: int, capacity: int | None, keep: Collection[Asset] = ()
+) -> list[Asset] | None:
+    """Return the assets to evict, least recently used first and none of ``keep``, so that ``needed`` bytes are free.
+
+    Args:
+        resident: bytes of each asset, longest unused first.
+        capacity: bytes in all; None is without a bound.
+
+    Returns:
+        None if that cannot be.
+    """
+    if capacity is None:
+        return []
+    over = sum(resident.values()) + needed - capacity
+    victims = _least_recent(resident, over, keep)
+    return None if over > sum(resident[victim] for victim in victims) else victims
 
 
 def _memory(gpu: Gpu) -> str:
@@ -102,7 +168,7 @@ def own_model(worker: Worker) -> Asset:
     return Asset("model", worker.model, worker.model)
 
 
-def _least_recent(resident: Mapping[Asset, int], bytes: int, keep: Collection[Asset]) -> list[Asset]:
+def _least_recent(resident: Mapping[Asset, int], bytes: float, keep: Collection[Asset]) -> list[Asset]:
     """Return the least recently used assets that free ``bytes``, or all there are, without those in ``keep``."""
     victims: list[Asset] = []
     for asset, size in resident.items():

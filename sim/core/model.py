@@ -26,6 +26,8 @@ class Model:
             guidance, CFG). ``scale``: those with a guidance scale above 1 (Stable Diffusion, SANA, Wan).
             ``negative-prompt``: those with a negative prompt and no scale of 1 or less (Qwen-Image). ``distilled``:
             none, since the scale is an input of the network (FLUX).
+        architecture: name of the model whose profile it costs as, of a fine-tune with weights of its own; None is its
+            own name.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Model:
     height: int
     frames: int = 1
     guidance: Literal["scale", "negative-prompt", "distilled"] = "scale"
+    architecture: str | None = None
 
     def __post_init__(self) -> None:
         sides = (self.width, self.height)

@@ -81,6 +81,7 @@ class Worker:
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
         compiled: the shapes whose first request was served since its server started: model, width, height and frames;
             None is every shape. Of a group, each GPU has its own.
+        serves: names of the models placed on it, whose requests alone it takes; None if any.
         busy_until_s: the instant up to which its busy time is recorded.
         due: the clock's call that ends its executor's present work; canceled if the GPU fails.
         model_code: code of its model in the usage log.
@@ -107,6 +108,7 @@ class Worker:
     free_rank: int = field(init=False, default=0)
     resident: dict[Asset, int] = field(init=False, default_factory=dict)
     compiled: set[tuple[str, int, int, int]] | None = field(init=False, default=None)
+    serves: frozenset[str] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.gpus = self.gpus or (self.id,)

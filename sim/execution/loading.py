@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mezzotint.backends.base import Asset, Cost, WorkFailed
-from mezzotint.sim.addons.assets import load
+from mezzotint.backends.base import Cost, WorkFailed
+from mezzotint.sim.addons.assets import activation_bytes
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.errors import ConfigError, SimulationError
@@ -42,15 +42,16 @@ def ensure(
         raise SimulationError(f"the plan of the request in row {request.row} names no model; plan it with Run.assign")
     loads: Loads = []
     if worker.model != model:
-        if worker.running > 1:
+        # Those that only joined its queue, of this model too, are not active yet.
+        if active:
             raise ConfigError(
                 f"scheduler: the request in row {request.row}, for {model}, was given to worker {worker.id} while "
                 f"others run on {worker.model} there, and a scheduler must not mix models in a batch; choose one that "
-                "follows roles, such as scheduler=per-worker, or executor=sequential"
+                "follows roles or models, as scheduler=per-worker or resident-first, or executor=sequential"
             )
+        loads.append(run.cluster.fetch(worker, model, request.row))
         # Before add-ons: installing a model clears the memory of what belonged to the one before.
-        run.cluster.install(worker, model)
-        loads.append(("load", load(worker, Asset("model", model, model))))
+        run.cluster.install(worker, model, activation_bytes(worker, request) if run.cluster.keeps_models else 0)
     if run.workload.addons is not None:
         try:
             addon_loads = None if load_addons is None else load_addons(worker, request, active)

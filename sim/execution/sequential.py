@@ -55,6 +55,7 @@ class Sequential(Executor):
     _addons: bool = field(init=False, repr=False)
     _prepares: bool = field(init=False, repr=False)
     """True if a request may load add-ons, or be the first of its shape."""
+    _checks_memory: bool = field(init=False, repr=False)
     _extras: bool = field(init=False, repr=False)
     """True if requests may have add-ons or sampling parameters, on which their cost depends."""
     _share: RequestColumn | None = field(init=False, repr=False)
@@ -73,6 +74,7 @@ class Sequential(Executor):
         self._by_row = any(backend.by_row for backend in backends)
         self._addons = run.workload.addons is not None
         self._prepares = self._addons or run.cluster.compiles
+        self._checks_memory = self._addons or run.cluster.keeps_models
         self._extras = self._addons or run.workload.sampling is not None
         together = self.speedup or any(backend.group_sizes() for backend in backends)
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
@@ -107,7 +109,7 @@ class Sequential(Executor):
                 return
             if not self._by_row:
                 self._known[key] = cost
-        elif self._addons:  # other resident add-ons differ from worker to worker
+        elif self._checks_memory:  # other resident assets differ from worker to worker
             try:
                 self._check_memory(worker, self._run.work(request))
             except WorkFailed as failure:

@@ -28,6 +28,9 @@ MAX_NAMES = 6
 MAX_SOURCE = 44
 """Characters of the name of a source."""
 
+MAX_NAMED = 4
+"""Models besides the reference that the header names; of more, it counts the rest."""
+
 MAX_DECIDING = 2
 """Changes that a header names of those that were tried."""
 
@@ -234,7 +237,12 @@ def requests_by_model(summary: Mapping[str, Any]) -> dict[str, int]:
 def _besides(counts: Mapping[str, int], reference: str) -> str:
     """Say which share of the requests models other than the reference served; empty if there is none."""
     total = sum(counts.values())
-    shares = [f"{percent(n / total, 0)} on {name}" for name, n in counts.items() if n and name != reference]
+    others = {name: n for name, n in counts.items() if n and name != reference}
+    named = others if len(others) <= MAX_NAMED else dict(list(others.items())[: MAX_NAMED - 1])
+    shares = [f"{percent(n / total, 0)} on {name}" for name, n in named.items()]
+    if rest := len(others) - len(named):
+        share = percent(sum(n for name, n in others.items() if name not in named) / total, 0)
+        shares.append(f"{share} on {rest} other models")
     return f"; {_all_of(shares)}" if shares else ""
 
 

@@ -12,6 +12,7 @@ from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.core.culprit import caller
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.metrics.fleet import FleetLog
 from mezzotint.sim.metrics.request_columns import RequestColumns
 from mezzotint.sim.metrics.usage_log import UsageLog
 
@@ -78,6 +79,7 @@ class RunRecord:
         decisions: time, name and details of each decision of a controller or the cluster.
         assumptions: values that the result rests on and nobody measured.
         attempts: every run of a stage, of systems whose requests may take several; else None.
+        fleet: loads and residents of models, of a fleet that serves the trace's base models; else None.
     """
 
     request_columns: RequestColumns
@@ -88,6 +90,7 @@ class RunRecord:
     decisions: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
     assumptions: list[Assumption] = field(default_factory=list)
     attempts: AttemptLog | None = None
+    fleet: FleetLog | None = None
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         """Sample ``read`` as the column ``name``. Raises SimulationError if the name is taken."""

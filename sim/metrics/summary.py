@@ -24,6 +24,7 @@ from mezzotint.sim.core.slo import OWN, Limit
 from mezzotint.sim.core.tenant import LIMIT_REASONS, NO_USER
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.cost import PaidService, cost, gpu_price
+from mezzotint.sim.metrics.fleet import FleetLog, fleet_summary
 from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, STEP_SHARE, TRAININGS, WASTED, RunRecord
@@ -149,6 +150,7 @@ def summarise(
         **({"client": view.client(seen, slo, counts)} if "tries" in seen else {}),
         **({} if STARTS not in record.logs else {"server": view.server()}),
         **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
+        **({} if record.fleet is None else {"fleet": view.fleet(record.fleet)}),
         "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
@@ -340,6 +342,22 @@ class MeasuredWindow:
         begins = np.flatnonzero(self.column(IMAGE) == 1)
         latency_s = np.maximum.reduceat(self.latency_s, begins)[np.logical_and.reduceat(self.completed, begins)]
         return {"split": {"completed": len(latency_s), "latency_s": spread(latency_s)}}
+
+    def fleet(self, log: FleetLog) -> dict[str, Any]:
+        """Return models, replicas and swaps of a fleet that serves several base models."""
+        columns = self._record.request_columns
+        return fleet_summary(
+            log,
+            self._record.usage_log,
+            (self.start_s, self.end_s),
+            self._run.cluster.gpu_counts(),
+            log.swap[self._warmup :],
+            self.completed & (self.column("model") != MISSING),
+            columns.model_code,
+            self.column("model"),
+            self.latency_s,
+            spread,
+        )
 
     def sessions(self, seen: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
         """Return what the viewers of streaming sessions saw, of those that were due in the measured window.

@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 
 from mezzotint.sim.core.worker import OFF, STARTING
 
+SWAPS = {"load": "profile", "load-host": "host", "load-disk": "disk"}
+"""Kinds of busy time that load a model, and where its weights came from: in the seconds of its profile, or from host
+memory or disk where those are told apart."""
+
 _FIELDS = ("from_s", "until_s", "joules", "row", "worker", "batch", "kind", "model")
 SPAN = np.dtype({"names": _FIELDS, "formats": ["f8"] * 3 + ["i4"] * 2 + ["u2"] * 3})
 PACK = Struct("=dddiiHHH").pack
@@ -115,7 +119,7 @@ class UsageLog:
         inside_s = np.clip(spans["until_s"], start_s, end_s) - np.clip(spans["from_s"], start_s, end_s)
         share = np.divide(inside_s, took_s, out=np.zeros_like(inside_s), where=took_s > 0)
         joules = float((share * spans["joules"]).sum())
-        loads = spans["kind"] == self.kinds.get("load", -1)
+        loads = np.isin(spans["kind"], [self.kinds.get(kind, -1) for kind in SWAPS])
         gpu_s = inside_s * np.asarray(gpu_counts)[spans["worker"]]
         served = np.isin(spans["kind"], [self.kinds.get(kind, -1) for kind in ("serve", "steps")])
         served_s = float(gpu_s[served].sum())

@@ -35,7 +35,7 @@ from mezzotint.sim.protocols.cache import (
 )
 from mezzotint.sim.protocols.client import Cancellation, Client, Sender
 from mezzotint.sim.protocols.cluster import Cluster
-from mezzotint.sim.protocols.control import Allocation, Controller
+from mezzotint.sim.protocols.control import Allocation, Controller, Placement
 from mezzotint.sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
 from mezzotint.sim.protocols.frontend import CascadeFrontEnd, FrontEnd
 from mezzotint.sim.protocols.groups import (
@@ -86,6 +86,7 @@ __all__ = [
     "LoraLoading",
     "MatchPredictor",
     "Partition",
+    "Placement",
     "Priced",
     "Rank",
     "Request",

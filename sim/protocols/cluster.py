@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from mezzotint.backends.base import Asset, Backend
+from mezzotint.backends.base import Asset, Backend, Cost
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
@@ -116,8 +116,11 @@ class Cluster(Protocol):
     def lacks(self, group: Worker, model: str) -> bool:
         """Return True if a GPU of ``group`` does not hold ``model``."""
 
-    def set_model(self, group: Worker, model: str) -> None:
-        """Put ``model`` on every GPU of ``group``. An executor records the load itself."""
+    def set_model(self, group: Worker, model: str, free_bytes: int = 0) -> None:
+        """Make ``model`` that of every GPU of ``group``, with ``free_bytes`` to spare, as ``install`` does.
+
+        An executor records what ``fetch`` says it costs.
+        """
 
     def record_stage(
         self,
@@ -172,8 +175,34 @@ class Cluster(Protocol):
     def reopen(self, worker: Worker) -> None:
         """Let requests reach ``worker`` again after ``close``."""
 
-    def install(self, worker: Worker, model: str) -> None:
-        """Put ``model`` on ``worker`` in place of its present model. An executor records the load itself."""
+    def fetch(self, group: Worker, model: str, row: int = -1) -> tuple[str, Cost]:
+        """Return the cost of making ``model`` that of ``group``, and its kind of busy time, for ``record_busy``.
+
+        Where GPUs keep several models (``residency=``), the cost depends on where its weights are, and these pass
+        through host memory. Call it before ``install`` or ``set_model``.
+
+        Args:
+            row: trace row of the request that waits for it; -1 for none.
+        """
+
+    @property
+    def keeps_models(self) -> bool:
+        """True if a GPU may keep several models in its memory (``residency=``)."""
+
+    def load_s(self, worker: Worker, model: str) -> float:
+        """Return the seconds of loading ``model`` from where its weights are now, for a ``worker`` that lacks it."""
+
+    def slots(self, worker: Worker) -> int:
+        """Return how many of the run's models ``worker`` keeps in its memory; an estimate."""
+
+    def install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
+        """Make ``model`` that of ``worker``; its present one leaves the memory, unless ``residency=`` keeps it.
+
+        An executor records what ``fetch`` says it costs.
+
+        Args:
+            free_bytes: bytes to stay free for the activations of its requests.
+        """
 
     def check_memory(
         self, worker: Worker, peak_bytes: int | None, runs: Sequence[Collection[Asset]] | None = None

@@ -20,7 +20,7 @@ class Executor(Protocol):
 
     For every request that it accepts, an executor
 
-    1. puts the request's model on the worker if another is there (Worker.model, Cluster.install);
+    1. puts the request's model on the worker if another is there (Worker.model, Cluster.fetch, Cluster.install);
     2. asks the backend for costs: ``work = run.work(request)``, then begin, steps and end of ``worker.backend``;
     3. waits for simulated time with ``run.clock.at(time_s, COMPLETION, call, arg)`` (mezzotint.sim.core.clock);
     4. records every second from start to end once, with Cluster.record_busy;

@@ -44,6 +44,7 @@ COMMANDS: dict[str, str] = {
     "reproduce disaggregated": "mezzotint.sim.papers.disaggregated:compare",
     "reproduce autoscaling": "mezzotint.sim.papers.autoscaling.study:compare",
     "reproduce cascade": "mezzotint.sim.papers.cascade:compare",
+    "reproduce fleets": "mezzotint.sim.papers.fleets:compare",
     "reproduce compositions": "mezzotint.sim.papers.compositions:compare",
     "reproduce elastic": "mezzotint.sim.papers.elastic.study:compare",
     "reproduce engines": "mezzotint.sim.papers.engines:compare",

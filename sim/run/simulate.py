@@ -23,6 +23,7 @@ from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.cluster.failures import Failures
+from mezzotint.sim.cluster.residency import ModelResidency
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, reference
@@ -64,10 +65,12 @@ from mezzotint.sim.protocols import Allocation, Client, Controller, Executor, Fr
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
-from mezzotint.sim.run.gpus import check_reference, kinds, roles
+from mezzotint.sim.run.fleets import alias, allocate, fleet_log, models_of_fleet
+from mezzotint.sim.run.gpus import check_reference, kinds
 from mezzotint.sim.run.sampling import SamplingCounter, images_mode, split
 from mezzotint.sim.run.sweep_folder import is_claimed
 from mezzotint.sim.run.together import (
+    check_placement,
     check_roles,
     check_server,
     check_together,
@@ -277,7 +280,9 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     client: Client | None = parts.get("client", Client)
     max_tries = 1 if client is None else client.max_tries
     server = settings.server.server()
+    residency: ModelResidency | None = parts.get("residency", ModelResidency)
     check_together(controllers[0], controllers[1], frontend, scheduler, executor)
+    check_placement(allocation, frontend, scheduler, executor, controllers[1])
     parts.refuse_unread(system.name)
     selector: Selector | None = parts.get("selector", Selector)
     cache = parts.get("cache")
@@ -288,7 +293,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         source: Source = build(settings.trace, "trace", Source)
         trace = source.load(stream(settings.seed, TRACE))
     _check_left(trace, settings)
-    models: dict[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
+    models: Mapping[str, Model] = {role: build(m, f"models.{role}", Model) for role, m in settings.models.items()}
     if settings.assume is not None and "assume" not in settings.backend:
         raise ConfigError(
             f"assume: found {settings.assume}, but this backend looks no times up; choose backend=profiled"
@@ -323,6 +328,9 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     tries = Rows(len(trace), settings.preload, max_tries)
     for backend in backends:
         backend.open(TraceInputs(tries.of_trace(trace)))
+    # Of the rows as they are served: one for each image, where requests were split.
+    models = models_of_fleet(frontend, trace, models)
+    alias(backends, models)
     shapes, native = shapes_of(trace, reference(models), settings.shapes), settings.shapes == "model"
     check_reference(gpus, models)
     noted: list[Assumption] = []
@@ -342,7 +350,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     others = executor.other_stages if isinstance(executor, Stages) else ()
     full = standalone(backends[0], reference(models), shapes, native, sampling, others)
     first_limit = settings.slo[0] if settings.slo else Limit("x", math.inf)
-    of_gpus = roles(allocation, settings.cluster, gpus, models)
+    of_gpus, placed = allocate(allocation, frontend, settings.cluster, gpus, models, residency)
     check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
         split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
@@ -372,7 +380,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             f"{trace.digest} {encoder.name}",
         ),
         models=models,
-        cluster=Cluster(gpus, of_gpus, models),
+        cluster=Cluster(gpus, of_gpus, models, residency, placed),
         backend=backends[0],
         frontend=frontend,
         scheduler=scheduler,
@@ -384,6 +392,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         sample_s=settings.sample_s,
         client=client,
     )
+    engine.record.fleet = fleet_log(frontend, residency, models, len(engine.record.request_columns), settings.preload)
     for name, column in (
         (IMAGE, image_number),
         (IMAGES, None if sampling is None else tries.of(sampling.images)[settings.preload :]),

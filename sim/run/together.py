@@ -11,10 +11,11 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.server import Server, Size
 from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.frontend.by_base_model import ByBaseModel
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.frontend.direct import Direct
-from mezzotint.sim.protocols import Controller, Executor, FrontEnd, Scheduler
+from mezzotint.sim.protocols import Allocation, Controller, Executor, FrontEnd, Placement, Scheduler
 from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
 from mezzotint.sim.scheduling.batching.mlperf import MlperfBatching
@@ -25,6 +26,8 @@ from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
 from mezzotint.sim.scheduling.groups import WorkerGroups
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
+from mezzotint.sim.scheduling.resident_first import ResidentFirst
+from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 
 IGNORES_ROLES = (Fcfs, CentralQueue, DynamicBatching, MlperfBatching, WorkerGroups)
 """Schedulers that give a request to any GPU, which then loads the model of the request."""
@@ -102,11 +105,39 @@ def check_warm_up(server: Server, sizes: Collection[Size]) -> None:
         raise ConfigError(f"server.warm_up: no request has the size {found}; name some of {named}, or add shapes=trace")
 
 
+def check_placement(
+    allocation: Allocation, frontend: FrontEnd, scheduler: Scheduler, executor: Executor, controller: Controller | None
+) -> None:
+    """Raise ConfigError if ``allocation`` is a placement of base models, and the other parts would not follow it."""
+    if not isinstance(allocation, Placement):
+        return
+    if not isinstance(frontend, ByBaseModel):
+        raise ConfigError(
+            f"allocation: found a placement of base models beside the front end {type(frontend).__name__}, which tells "
+            "none apart; add frontend=by-base-model, or choose allocation=uniform-large"
+        )
+    if isinstance(executor, Stages) and executor.group_policy is not None:
+        raise ConfigError(
+            "allocation: found a placement of base models beside a group policy, which gives any of its GPUs to a "
+            "request; choose allocation=uniform-large, or no group_policy= with scheduler=resident-first"
+        )
+    if is_ours(class_name(scheduler)) and not isinstance(scheduler, ResidentFirst | PerWorkerQueues):
+        raise ConfigError(
+            f"allocation: found a placement of base models beside the scheduler {type(scheduler).__name__}, which "
+            "gives a request to any GPU; choose scheduler=resident-first or per-worker, or allocation=uniform-large"
+        )
+    if controller is not None:
+        raise ConfigError(
+            f"controller: found {type(controller).__name__} beside a placement of base models, which stands for the "
+            "whole run; choose controller=none, or allocation=uniform-large"
+        )
+
+
 def _has_hits_on_another(frontend: FrontEnd) -> bool:
     """Return True unless ``frontend`` is known to run its hits on the model of its misses, or to have none."""
     if isinstance(frontend, CachedFrontEnd):
         return frontend.hit_role != frontend.miss_role
-    return not isinstance(frontend, Direct | Cascade)
+    return not isinstance(frontend, ByBaseModel | Direct | Cascade)
 
 
 def _check_hits_run(controller: Controller, scheduler: Scheduler, executor: Executor) -> None:
@@ -144,6 +175,13 @@ def check_roles(
             f"frontend.role: found {frontend.role}, and scheduler=hit-miss-per-worker gives all but hits to the role "
             f"{scheduler.miss_role}; choose frontend=direct-large, or scheduler=fcfs"
         )
+    if isinstance(scheduler, HitMissPerWorker) and isinstance(frontend, ByBaseModel):
+        others = [role for role in frontend.shares if models[role].name != model]
+        if others:
+            raise ConfigError(
+                f"frontend: found requests for the role {others[0]}, and scheduler=hit-miss-per-worker gives all but "
+                f"hits to the role {scheduler.miss_role}; choose scheduler=resident-first, per-worker or fcfs"
+            )
     if controller is not None and not isinstance(controller, OneGroup):
         return
     roles = set(of_gpus) & set(models) if controller is None else {controller.role}

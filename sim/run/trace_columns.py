@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from mezzotint.sim.cache.key import COLUMN
 from mezzotint.sim.core.culprit import is_ours
 from mezzotint.sim.engine import Engine
+from mezzotint.sim.frontend.by_base_model import ByBaseModel
 from mezzotint.sim.run.config.settings import Settings
 from mezzotint.sim.run.sampling import images_mode
 from mezzotint.sim.scheduling.disciplines.edf import Edf
@@ -68,7 +69,7 @@ def _reasons(trace: Trace, settings: Settings, engine: Engine) -> dict[str, str]
         "gen_s": "" if settings.backend.get("service") == "trace" else "backend.service is not trace",
         "slo_s": "",
         "priority": "" if isinstance(discipline, Edf) or by_priority else "discipline is not edf",
-        "base_model": "the models are those of models=",
+        "base_model": "" if isinstance(engine.frontend, ByBaseModel) else "frontend is not by-base-model",
         "user_id": "" if isinstance(discipline, Fair) else "no part tells users apart",
         "latency_s": "a measured result",
     }

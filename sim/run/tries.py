@@ -53,6 +53,8 @@ def keep_sent(engine: Engine, trace: Trace) -> Trace:
     record.request_columns = columns.take(places, row_of)
     engine.workload = workload.take(rows, record.request_columns["arrival_s"].copy())
     record.usage_log.renumber(row_of)
+    if record.fleet is not None:
+        record.fleet.swap = record.fleet.swap[places]
     if record.attempts is not None:
         record.attempts.renumber(row_of)
     taken = _take(trace, np.where(rows < first, rows, first + (rows - first) % workload.rows))

@@ -40,6 +40,10 @@ RUNS = {
     "tridentserve": "system=tridentserve trace.requests=20",
     "cold servers": "server.begin=cold server.compile=20 trace.requests=20",
     "cascade": "system=diffserve cluster=a100 trace.requests=50",
+    "fleet": (
+        "frontend=by-base-model trace=synthetic-gentd26 residency=one-model models=sdxl cluster=h100 "
+        "backend.gpu=h100-diffusers trace.requests=20"
+    ),
     "servers": (
         "system=swiftdiffusion scheduler=fcfs controlnet_placement=shared allocation=controlnet-servers cluster=h800 "
         "controlnet_placement.placement=[[controlnet-1]] allocation.servers=1 trace=add-ons trace.requests=5"

@@ -68,7 +68,7 @@ from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, 
 from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
 from mezzotint.sim.execution.stages.lookahead import Lookahead
-from mezzotint.sim.execution.stages.preparation import Preparation
+from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_residencies
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
 from mezzotint.sim.execution.stages.restorations import Restorations
@@ -256,6 +256,7 @@ class Stages(Executor, Scheduler):
         residency = {
             gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
         }
+        refuse_two_residencies(run)
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
         self._assume(run)
 

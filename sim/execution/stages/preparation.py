@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mezzotint.backends.base import Asset
-from mezzotint.sim.addons.assets import load
+from mezzotint.sim.addons.assets import activation_bytes
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import COMPONENTS, DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.execution.stages.account import Account
@@ -59,9 +59,9 @@ class Preparation:
             self._formed.add(group.id)
             spend(self.forming_s, "form", row=request.row)
         if lacks:
-            cost = load(group, Asset("model", model, model))
-            request.energy_j += spend(cost.seconds, "load", cost.joules)
-            cluster.set_model(group, model)
+            kind, cost = cluster.fetch(group, model, request.row)
+            request.energy_j += spend(cost.seconds, kind, cost.joules)
+            cluster.set_model(group, model, activation_bytes(group, request) if cluster.keeps_models else 0)
         if is_charged:
             loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:
@@ -102,6 +102,20 @@ class Preparation:
             why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
             self.run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
         return has_memory and len(unknown) < len(COMPONENTS)
+
+
+def refuse_two_residencies(run: Run) -> None:
+    """Raise ConfigError if GPUs keep models, and the loads of a model's components are charged one by one."""
+    if not run.cluster.keeps_models:
+        return
+    for gpu, backend in run.cluster.kinds.items():
+        for model in run.models.values():
+            known = [component for component in COMPONENTS if backend.component_weights(component, model.name)]
+            if known:
+                raise ConfigError(
+                    f"residency: found it beside executor=stages and the component_weights of {model.name} on "
+                    f"{gpu.name}, whose loads are charged one by one; leave residency= out, or choose another models="
+                )
 
 
 def _needed(progress: Progress) -> Sequence[str]:

@@ -59,7 +59,7 @@ def compare(
     (untested combinations of designs), reproduce autoscaling (fixed clusters and autoscalers over a day), reproduce
     elastic (another simulator's tables of groups of GPUs that change, request by request), reproduce video (logged
     runs of videos), reproduce disaggregated (text encoder, denoiser and VAE on GPUs of their own, against LightX2V and
-    others), reproduce cascade (a light and a heavy model).
+    others), reproduce cascade (a light and a heavy model), reproduce fleets (several base models on one cluster).
 
     Raises:
         ConfigError: an unknown system, a malformed file, a folder that cannot be used.

@@ -66,7 +66,19 @@ def test_file_of_another_study_is_refused(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "study", ["", "hardware", "stages", "addons", "autoscaling", "cascade", "compositions", "disaggregated", "elastic"]
+    "study",
+    [
+        "",
+        "hardware",
+        "stages",
+        "addons",
+        "autoscaling",
+        "cascade",
+        "compositions",
+        "disaggregated",
+        "elastic",
+        "fleets",
+    ],
 )
 def test_check_outside_a_clone_is_refused_before_any_run(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

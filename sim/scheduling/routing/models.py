@@ -1,0 +1,73 @@
+"""Routing by model: prefer workers that hold a request's model, if waiting for them pays."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mezzotint.settings.ranges import Seconds
+from mezzotint.sim.core.request import Request
+from mezzotint.sim.protocols import Router, Run, Worker
+from mezzotint.sim.scheduling.resident_first import holds_model
+from mezzotint.sim.scheduling.routing.routers import LeastWorkLeft, Ties
+
+
+@dataclass(slots=True)
+class ByModel(Router):
+    """Send a request to the worker with the least work left, counting the load of its model as work if it is missing.
+
+    A worker is expected to hold the models of its last requests, outstanding ones included, as many as its memory
+    takes.
+
+    Args:
+        load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
+        ties: of workers with the same work left, the ``first`` by number or a ``random`` one.
+
+    Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
+    """
+
+    load_weight: Seconds = 1.0
+    ties: Ties = "first"
+    _run: Run = field(init=False, repr=False)
+    _work: LeastWorkLeft = field(init=False, repr=False)
+    _outstanding: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
+    _slots: dict[str, int] = field(init=False, default_factory=dict, repr=False)
+    """Models that a GPU of each kind keeps."""
+
+    def bind(self, run: Run) -> None:
+        self._run, self._work = run, LeastWorkLeft(self.ties)
+        self._work.bind(run)
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        return self._work.min_by(
+            workers,
+            lambda worker: self._work.left_s(worker, now_s) + self.load_weight * self.missing_load_s(worker, request),
+        )
+
+    def missing_load_s(self, worker: Worker, request: Request) -> float:
+        """Return the seconds of loading the model of ``request``, if ``worker`` will not hold it by then."""
+        model, outstanding = request.model or "", self._outstanding.get(worker, ())
+        held = model in self._expected(worker, outstanding) if outstanding else holds_model(worker, model)
+        # From where its weights are now: where they will be by then is not known.
+        return 0.0 if held else self._run.cluster.load_s(worker, model)
+
+    def _expected(self, worker: Worker, outstanding: Sequence[Request]) -> set[str]:
+        """Return the models that ``worker`` is expected to hold after its ``outstanding`` requests."""
+        slots = self._slots.get(worker.gpu.name)
+        if slots is None:
+            slots = self._slots[worker.gpu.name] = self._run.cluster.slots(worker)
+        held: set[str] = set()
+        resident = (asset.name for asset in reversed(worker.resident) if asset.kind == "model")
+        for model in (*(sent.model or "" for sent in reversed(outstanding)), *resident):
+            held.add(model)
+            if len(held) == slots:
+                break
+        return held
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        # Before it is outstanding itself, or it would find its own model there.
+        self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
+        self._outstanding.setdefault(worker, deque()).append(request)
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        self._outstanding[worker].remove(request)
+        self._work.left(worker, request, now_s)
