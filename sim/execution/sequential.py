@@ -205,7 +205,7 @@ class Sequential(Executor):
         worker, request, loads = ended
         from_s, until_s = request.start_s, self._clock._now
         if loads:
-            from_s, _ = record_loads(self._run, worker, loads, from_s, until_s)
+            from_s, _ = record_loads(self._run.cluster, worker, loads, from_s, until_s)
         self._cluster.record_busy(worker, from_s, until_s, "lost", request.energy_j, 1, request.row)
         self._run.end(request, FAILED, GIVEN_UP)
         self._cluster.release(worker)

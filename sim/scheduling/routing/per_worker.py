@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from mezzotint.sim.core.clock import DISPATCH
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import MISSING
@@ -50,6 +51,14 @@ class PerWorkerQueues(Scheduler):
             self.router.left(worker, request, now_s)
             if self._tells_ends:
                 self.discipline.ended(worker, request, now_s)
+                # The end may let another request run, and of a cascade's first try it comes after the worker was
+                # released (test_limit_of_a_tenant_outlasts_the_judgement_of_a_cascade).
+                if worker.has_capacity and len(self.discipline):
+                    self._run.clock.at(now_s, DISPATCH, self._pull, worker)
+
+    def _pull(self, worker: Worker) -> None:
+        if worker.has_capacity:
+            self._run.pull(worker)
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         self._update_workers()

@@ -61,6 +61,7 @@ NEEDED = {
     "controller=timetable": ["controller.at={0:{large:8,small:8}}"],
     "controller=modm-hindsight": ["controller.folder=f"],
     "failures=outages": ["failures.outages={0:[[600,900]]}"],
+    "failures=crashes": ["failures.crashes={0:[600]}"],
     "hits=declared": ["hits.hit_rate=0.5"],
     "encoder=clip": ["encoder.weights=f"],
     "encoder=precomputed": ["encoder.path=v.npy", "encoder.prompts=p.parquet"],
