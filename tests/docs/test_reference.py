@@ -40,7 +40,7 @@ RUNS = {
     "tridentserve": "system=tridentserve trace.requests=20",
     "cold servers": "server.begin=cold server.compile=20 trace.requests=20",
     "client": "client=retrying client.timeout_s=150 client.max_in_flight=16 trace.requests=20",
-    "sessions": "models=abot-world cluster=l20x client=streaming client.chunks=3 client.max_sessions=1 trace.requests=5",
+    "sessions": "models=abot-world cluster=l20x client=streaming client.chunks=3 trace.requests=4",
     "cascade": "system=diffserve cluster=a100 trace.requests=50",
     "fleet": (
         "frontend=by-base-model trace=synthetic-gentd26 residency=one-model models=sdxl cluster=h100 "

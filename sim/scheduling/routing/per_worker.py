@@ -52,7 +52,7 @@ class PerWorkerQueues(Scheduler):
             if self._tells_ends:
                 self.discipline.ended(worker, request, now_s)
                 # The end may let another request run, and of a cascade's first try it comes after the worker was
-                # released (test_limit_of_a_tenant_outlasts_the_judgement_of_a_cascade).
+                # released (test_every_pair_that_works_is_in_a_system_that_works).
                 if worker.has_capacity and len(self.discipline):
                     self._run.clock.at(now_s, DISPATCH, self._pull, worker)
 

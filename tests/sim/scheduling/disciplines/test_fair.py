@@ -23,7 +23,7 @@ from mezzotint.sim.scheduling.fcfs import Fcfs
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding
 from tests.sim.cluster.test_cluster import Acts, order
-from tests.sim.lab import FixedTimes, engine, simulated
+from tests.sim.lab import FixedTimes, engine
 
 USERS = "ABC"
 LIMITS = ("max_running", "max_queued", "max_in_flight")
@@ -212,16 +212,6 @@ def test_tenant_below_its_limit_again_is_served_by_any_idle_worker() -> None:
     )  # fmt: skip
     assert run.record.request_columns["start_s"].tolist() == [0.0, 1.0]
     assert run.record.request_columns["worker"].tolist() == [0, 1]
-
-
-def test_limit_of_a_tenant_outlasts_the_judgement_of_a_cascade() -> None:
-    """A first try counts until it is judged, after its worker was released; then the tenant's next request runs."""
-    outcome = simulated(
-        "system=diffserve", "controller=none", "allocation=cascade", "executor=sequential", "scheduler=per-worker",
-        "router=round-robin", "discipline=fifo-limits", "discipline.max_running=1", "cluster=a100", "cluster.count=2",
-        "trace.requests=30", "arrivals.rate_rpm=60",
-    )  # fmt: skip
-    assert outcome.summary["requests"]["completed"] == 30
 
 
 def test_moved_requests_are_not_discarded_by_limits() -> None:
