@@ -174,6 +174,8 @@ class Engine:
         self._parts |= {"backend": backend} | {
             f"controller{number or ''}": controller for number, controller in enumerate(controllers)
         }
+        if client is not None:
+            self._parts["client"] = client
         self._lost: set[int] = set()
         self._is_guarded = has_outsiders(self._parts)
         if self._is_guarded:
@@ -705,7 +707,7 @@ class Engine:
 
     def _check(self) -> None:
         if self._ended != self.rows or self.arrived != self.rows:
-            raise incomplete(self._finished(), self.arrived, self.waiting, self.gpu_failures)
+            raise incomplete(self._finished(), self.rows, self.arrived, self.waiting, self.gpu_failures)
         if self.waiting:
             raise self.policy_error("scheduler", f"says that {self.waiting} requests wait, and all have ended")
         check(self._finished())

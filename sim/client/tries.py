@@ -20,7 +20,7 @@ from mezzotint.sim.metrics.recorder import STEP_SHARE, WASTED, RunRecord
 from mezzotint.sim.protocols import Client, Executor, FrontEnd, Log, RequestColumn, Run, Scheduler
 
 
-class Server(Run, Protocol):
+class ClientRun(Run, Protocol):
     """The engine: what a client's tries need of it besides Run.
 
     Attributes:
@@ -60,12 +60,12 @@ class Tries:
 
     __slots__ = (
         "_client", "_detour", "_engine", "_first", "_firsts", "_given_up", "_giving_up", "_made", "_released", "_rows",
-        "_wasted", "_wasted_gpu_s",
+        "_sent", "_wasted", "_wasted_gpu_s",
     )  # fmt: skip
 
     def __init__(
         self,
-        engine: Server,
+        engine: ClientRun,
         client: Client,
         detour: Callable[[Request, int], bool] | None,
         released: Callable[[Request, float], None] | None,
@@ -77,6 +77,7 @@ class Tries:
         """The first try of each request that may have another, by trace row."""
         self._given_up: dict[int, Request] = {}
         """The tries that were given up and that the server is not done with, by row."""
+        self._sent: set[int] = set()
         self._made: set[int] = set()
         """The trace rows whose artifact was offered to the cache: once, whichever tries complete."""
         self._wasted_gpu_s: RequestColumn
@@ -109,6 +110,11 @@ class Tries:
 
     def send(self, request: Request) -> None:
         row = self.trace_row(request)
+        if request.row in self._sent:
+            raise self._engine.policy_error(
+                "client", f"sends the request in row {request.row} twice; each try is made anew, with its number"
+            )
+        self._sent.add(request.row)
         if request.row != row:
             self._engine.arrive(request, self._firsts[row])
             return

@@ -94,8 +94,8 @@ def check(run: FinishedRun) -> None:
     _check_littles_law(run, columns)
 
 
-def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> SimulationError | ConfigError:
-    """Return the error of a run without further events in which some request did not end (invariant 3).
+def incomplete(run: FinishedRun, rows: int, arrived: int, waiting: int, failures: int) -> SimulationError | ConfigError:
+    """Return the error of a run without further events in which some of ``rows`` requests did not end (invariant 3).
 
     A ConfigError if a controller of ours left no GPU in a role that requests wait for: its split is a setting.
     """
@@ -111,6 +111,8 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
         what = f"{held}, and no event is left; call Run.end and Cluster.release once for each request"
         if waiting == open_requests:
             what += ": all of those have ended, so Cluster.release was not called"
+    elif open_requests == 0 and "client" in run.parts:
+        what = f"{part_name(run.parts, 'client')} sent {arrived}; send each row that falls due, with all its tries"
     elif emptied:
         what = f"{run.last_order[emptied[0]]}; leave one for the queue, or choose a scheduler= whose others take them"
         kind = error_of(run.last_order[emptied[0]])
@@ -124,7 +126,6 @@ def incomplete(run: FinishedRun, arrived: int, waiting: int, failures: int) -> S
         if failures:
             what += f", or no GPU stays up for as long as a request takes: GPUs failed {failures} times"
             what += "; raise failures.mean_up_s, or check failures.outages"
-    rows = len(run.record.request_columns)
     return kind(f"of {rows} requests {arrived} arrived and {ended} ended; {waiting} still wait: {what}")
 
 

@@ -8,12 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from mezzotint.sim.client.client import Impatient
-from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.handling import Handling
-from mezzotint.sim.core.request import COMPLETED
+from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.execution.static_batch import StaticBatch
+from mezzotint.sim.protocols import Client, Run, Sender
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.traces.arrivals.base import Schedule
 from mezzotint.traces.arrivals.closed import Closed
@@ -22,7 +23,7 @@ from tests.sim import lab
 EXECUTORS = {"sequential": {}, "stages": {"executor": Stages()}, "groups": {"executor": Stages(EarliestDeadline())}}
 
 
-def run(client: Impatient, times: Any, full_s: Any, **parts: Any) -> Any:
+def run(client: Any, times: Any, full_s: Any, **parts: Any) -> Any:
     engine = lab.engine(times, full_s, client=client, **parts)
     engine.run()
     return engine
@@ -192,6 +193,42 @@ def test_client_refuses_what_has_no_effect() -> None:
         Impatient(patience="exponential")
     with pytest.raises(ConfigError, match=r"client\.cancellation: found step, and StaticBatch"):
         run(Impatient(timeout_s=1.0, cancellation="step"), [0.0], [1.0], executor=StaticBatch(2))
+
+
+class Silent(Client):
+    """A client of somebody else that sends nothing."""
+
+    def bind(self, run: Run, sender: Sender) -> None:
+        pass
+
+    def due(self, row: int, now_s: float) -> None:
+        pass
+
+    def ended(self, request: Request, outcome: int, now_s: float) -> None:
+        pass
+
+
+class Patient(Silent):
+    """Sends each request as it is due, and one of them ``times`` times."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
+
+    def bind(self, run: Run, sender: Sender) -> None:
+        self.sender = sender
+
+    def due(self, row: int, now_s: float) -> None:
+        request = self.sender.make(row)
+        for _ in range(self.times if row else 1):
+            self.sender.send(request)
+
+
+def test_client_that_does_not_send_or_sends_twice_ends_the_run_with_its_name() -> None:
+    assert (run(Patient(), [0.0, 1.0], [1.0, 1.0]).record.request_columns["outcome"] == COMPLETED).all()
+    with pytest.raises(SimulationError, match=r"Silent\) sent 0; send each row"):
+        run(Silent(), [0.0, 1.0], [1.0, 1.0])
+    with pytest.raises(SimulationError, match=r"Patient\) sends the request in row 1 twice"):
+        run(Patient(2), [0.0, 1.0], [1.0, 1.0])
 
 
 def test_rows_of_a_run_with_retries_are_its_tries_in_the_order_of_arrival() -> None:
