@@ -103,7 +103,7 @@ def test_neither_switches_nor_outages_drop_a_request(
         models=MODELS,
         scheduler=scheduler,
         controllers=[
-            Failures(mean_up_s=None if lost is None else 500.0, mean_down_s=90.0, lost=lost or "again"),
+            *([] if lost is None else [Failures(mean_up_s=500.0, mean_down_s=90.0, lost=lost)]),
             GlobalMonitor(mode=mode, period_s=period_s),
             watch,
         ],
