@@ -241,7 +241,7 @@ def test_malformed_submission_row_is_refused(
 def test_unknown_router_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = routes(tmp_path, "3", "fortune")
     assert main(["reproduce", "hardware", "--routing", str(file), "--check"]) == 2
-    assert "found 'fortune' among the measured runs; expected one of by-addons, least-de" in capsys.readouterr().err
+    assert "found 'fortune' among the measured runs; expected one of by-addons, by-model" in capsys.readouterr().err
 
 
 def test_quantiles_are_order_statistics() -> None:
