@@ -183,8 +183,8 @@ class Stages(Executor, Scheduler):
     _answers: dict[Progress, Entry] = field(init=False, default_factory=dict, repr=False)
     """The requests that have run and are not answered, with the clock's calls that answer them."""
     _at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
-    _dropped: list[Progress] = field(init=False, default_factory=list, repr=False)
-    """The requests that the present decision launches and that their clients have given up."""
+    _void: list[tuple[Launch, list[Progress]]] = field(init=False, default_factory=list, repr=False)
+    """Launches of the present decision with requests that their clients have given up, and these requests."""
     _ending: Progress | None = field(init=False, default=None, repr=False)
     """The request whose launch ended in the present turn."""
     _has_launched: bool = field(init=False, default=False, repr=False)
@@ -443,8 +443,8 @@ class Stages(Executor, Scheduler):
         for launch in self._policy.decide(now_s):
             self._claim(launch)
             self._has_launched = True
-        if self._dropped:
-            self._drop(now_s)
+        if self._void:
+            self._end_void(now_s)
         self._lookahead.review()
         if self._queue:
             self._dispatch_later(now_s)
@@ -457,11 +457,8 @@ class Stages(Executor, Scheduler):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        if self._may_give_up and isinstance(decided, Launch):
-            alive = self._without_given_up(decided)
-            if alive is None:
-                return
-            decided = alive
+        if self._may_give_up and isinstance(decided, Launch) and self._is_void(decided):
+            return
         try:
             progress, gpus, steps, ahead, every, batch = decided
         except (TypeError, ValueError):
@@ -569,8 +566,8 @@ class Stages(Executor, Scheduler):
             decided = list(self._policy.decide(now_s))
             for each in decided:
                 self._claim(each)
-            if self._dropped:
-                self._drop(now_s)
+            if self._void:
+                self._end_void(now_s)
             self._lookahead.review()
             if not decided:
                 break
@@ -864,42 +861,48 @@ class Stages(Executor, Scheduler):
     # -- requests that their clients give up ---------------------------------------------------------------------------
 
     def stop(self, request: Request, now_s: float) -> None:
-        """See Executor. It ends at the boundary where it is decided anew: the launch there is dropped (``_claim``)."""
+        """End the launch of ``request`` at its next boundary, where it is decided anew: that launch is void."""
         progress = next((progress for progress in self._attempts if progress.request is request), None)
         if progress is not None:
             self.interrupt(progress)
 
-    def _without_given_up(self, decided: Launch) -> Launch | None:
-        """Return ``decided`` without the requests that their clients gave up; None if none is left.
+    def _is_void(self, decided: Launch) -> bool:
+        """Return True if a client has given up a request of ``decided``, which then is no launch of anything."""
+        given_up = [member for member in (decided.progress, *decided.batch) if self._run.is_given_up(member.request)]
+        for progress in given_up:
+            del self._waiting[progress]
+        if given_up:
+            self._void.append((decided, given_up))
+        return bool(given_up)
 
-        They are dropped after the decision (``_drop``): the policy may still be in the middle of it.
+    def _end_void(self, now_s: float) -> None:
+        """End what the last decision launched in vain, after it: the policy may have been in the middle of it.
+
+        The policy is told as of launches that are lost with a GPU. Of a batch, the other requests wait again.
         """
-        members = [decided.progress, *decided.batch]
-        alive = [progress for progress in members if not self._run.is_given_up(progress.request)]
-        for progress in members:
-            if progress not in alive and progress in self._waiting:
-                del self._waiting[progress]
-                self._dropped.append(progress)
-        return decided._replace(progress=alive[0], batch=tuple(alive[1:])) if alive else None
-
-    def _drop(self, now_s: float) -> None:
-        """End the requests of launches that were dropped, and have the policy decide again about their GPUs."""
-        # A worker that it frees may pull a request, and that is decided at once.
-        dropped, self._dropped = self._dropped, []
-        for progress in dropped:
-            if progress in self._at_boundary:
-                self._at_boundary.remove(progress)
-            self._close(progress)
-            self._free_reserved(progress)
-            self._forget(progress)
-            self._run.end(progress.request, FAILED, GIVEN_UP)
-            if self._pulled is not None:
-                self._restorations.release(self._pulled.workers.pop(progress))
-            # As a launch that is lost with its GPU.
-            write(progress, "left", 0)
-            self._policy.at_boundary(progress, now_s)
-            self._policy.ended(progress, now_s)
+        # A worker that is freed here may pull a request, and that is decided at once.
+        void, self._void = self._void, []
+        for decided, given_up in void:
+            for progress in given_up:
+                self._drop(progress, decided.gpus)
+            for progress in (decided.progress, *decided.batch):
+                self._policy.at_boundary(progress, now_s)
+            for progress in given_up:
+                self._policy.ended(progress, now_s)
         self._clock.at(now_s, DISPATCH, self._tick)
+
+    def _drop(self, progress: Progress, gpus: tuple[int, ...]) -> None:
+        """End ``progress``, which its client gave up and which was launched on ``gpus``."""
+        if progress in self._at_boundary:
+            self._at_boundary.remove(progress)
+        self._close(progress)
+        self._free_reserved(progress)
+        self._forget(progress)
+        for name, value in (("left", 0), ("group", self._run.cluster.group(gpus))):
+            write(progress, name, value)
+        self._run.end(progress.request, FAILED, GIVEN_UP)
+        if self._pulled is not None:
+            self._restorations.release(self._pulled.workers.pop(progress))
 
     def _release(self, launch: LaunchState, on: Worker) -> None:
         """Free the GPUs of ``launch``, which ended ``on`` its group, or on that of its move."""

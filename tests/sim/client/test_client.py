@@ -147,6 +147,17 @@ def test_closed_loop_with_exponential_think_times_uses_the_server_as_the_machine
     assert utilisation == pytest.approx(1 - states[0] / sum(states), abs=0.02)
 
 
+def test_batch_of_a_shared_stage_goes_on_without_the_member_that_is_given_up() -> None:
+    # Hedges share the language model with their first tries; one of the two is dropped when the batch is launched anew.
+    outcome = lab.simulated(
+        "system=language-model", "cluster=a800", "cluster.count=2", "trace.requests=20", "arrivals.rate_rpm=10",
+        "client=hedging", "client.hedge_after_s=15", "+client.timeout_s=30",
+    )  # fmt: skip
+    summary = outcome.summary
+    assert summary["requests"]["arrived"] == len(outcome.requests) == 20 + summary["client"]["hedges"]
+    assert 0 < summary["requests"]["completed"] == summary["client"]["answered"]
+
+
 def test_answer_at_the_timeout_counts() -> None:
     assert answered(run(Impatient(timeout_s=4.0), [0.0], [4.0])).all()
 
