@@ -1,6 +1,5 @@
 """Routing by add-on: prefer workers that hold a request's ControlNets and LoRAs, if waiting for them pays."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +7,7 @@ from mezzotint.backends.base import Asset
 from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Router, Run, Worker
-from mezzotint.sim.scheduling.routing.routers import LeastWorkLeft, Ties
+from mezzotint.sim.scheduling.routing.routers import Ties, WorkAndLoads
 
 
 @dataclass(slots=True)
@@ -27,24 +26,18 @@ class ByAddons(Router):
 
     load_weight: Seconds = 1.0
     ties: Ties = "first"
-    _run: Run = field(init=False, repr=False)
-    _work: LeastWorkLeft = field(init=False, repr=False)
-    _outstanding: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
+    _loads: WorkAndLoads = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._run, self._work = run, LeastWorkLeft(self.ties)
-        self._work.bind(run)
+        self._loads = WorkAndLoads(run, self.ties, self.load_weight, self.missing_load_s)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._work.min_by(
-            workers,
-            lambda worker: self._work.left_s(worker, now_s) + self.load_weight * self.missing_load_s(worker, request),
-        )
+        return self._loads.choose(request, workers, now_s)
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         """Return the seconds of loading the add-ons of ``request`` that ``worker`` will not hold."""
         wanted, model = request.addons or NO_ADDONS, request.model or ""
-        outstanding = self._outstanding.get(worker, ())
+        outstanding = self._loads.outstanding.get(worker, ())
         nets = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
         # Weights hold one set of LoRAs: what the last request sent there will leave
         # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
@@ -62,10 +55,7 @@ class ByAddons(Router):
         return sum(worker.backend.load(asset).seconds for asset in missing)
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        # Before it is outstanding itself, or it would find its own add-ons there.
-        self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
-        self._outstanding.setdefault(worker, deque()).append(request)
+        self._loads.sent(worker, request, now_s)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._outstanding[worker].remove(request)
-        self._work.left(worker, request, now_s)
+        self._loads.left(worker, request, now_s)

@@ -1,6 +1,5 @@
 """Routing by model: prefer workers that hold a request's model, if waiting for them pays."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +7,7 @@ from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Router, Run, Worker
 from mezzotint.sim.scheduling.resident_first import holds_model
-from mezzotint.sim.scheduling.routing.routers import LeastWorkLeft, Ties
+from mezzotint.sim.scheduling.routing.routers import Ties, WorkAndLoads
 
 
 @dataclass(slots=True)
@@ -28,24 +27,19 @@ class ByModel(Router):
     load_weight: Seconds = 1.0
     ties: Ties = "first"
     _run: Run = field(init=False, repr=False)
-    _work: LeastWorkLeft = field(init=False, repr=False)
-    _outstanding: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
+    _loads: WorkAndLoads = field(init=False, repr=False)
     _slots: dict[str, int] = field(init=False, default_factory=dict, repr=False)
     """Models that a GPU of each kind keeps."""
 
     def bind(self, run: Run) -> None:
-        self._run, self._work = run, LeastWorkLeft(self.ties)
-        self._work.bind(run)
+        self._run, self._loads = run, WorkAndLoads(run, self.ties, self.load_weight, self.missing_load_s)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._work.min_by(
-            workers,
-            lambda worker: self._work.left_s(worker, now_s) + self.load_weight * self.missing_load_s(worker, request),
-        )
+        return self._loads.choose(request, workers, now_s)
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         """Return the seconds of loading the model of ``request``, if ``worker`` will not hold it by then."""
-        model, outstanding = request.model or "", self._outstanding.get(worker, ())
+        model, outstanding = request.model or "", self._loads.outstanding.get(worker, ())
         held = model in self._expected(worker, outstanding) if outstanding else holds_model(worker, model)
         # From where its weights are now: where they will be by then is not known.
         return 0.0 if held else self._run.cluster.load_s(worker, model)
@@ -64,10 +58,7 @@ class ByModel(Router):
         return held
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        # Before it is outstanding itself, or it would find its own model there.
-        self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
-        self._outstanding.setdefault(worker, deque()).append(request)
+        self._loads.sent(worker, request, now_s)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._outstanding[worker].remove(request)
-        self._work.left(worker, request, now_s)
+        self._loads.left(worker, request, now_s)

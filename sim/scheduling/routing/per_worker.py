@@ -54,11 +54,7 @@ class PerWorkerQueues(Scheduler):
                 # The end may let another request run, and of a cascade's first try it comes after the worker was
                 # released (test_every_pair_that_works_is_in_a_system_that_works).
                 if worker.has_capacity and len(self.discipline):
-                    self._run.clock.at(now_s, DISPATCH, self._pull, worker)
-
-    def _pull(self, worker: Worker) -> None:
-        if worker.has_capacity:
-            self._run.pull(worker)
+                    self._run.clock.at(now_s, DISPATCH, self._run.pull, worker)
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         self._update_workers()

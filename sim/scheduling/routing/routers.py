@@ -1,5 +1,6 @@
 """Routers: choose the worker whose queue an arriving request joins."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -114,6 +115,43 @@ class LeastWorkLeft(Router):
         outstanding_s = self._load.total(worker) / 1e9
         # At most the sum: the end was expected, and requests may have ended earlier than that.
         return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
+
+
+class WorkAndLoads:
+    """The work left on each worker and the loads that a request would add, as ``least-work-left`` counts work.
+
+    Args:
+        load_weight: seconds of waiting that a second of loading counts as.
+        missing_load_s: worker, request -> seconds of loading what the worker will lack.
+
+    Attributes:
+        outstanding: the requests that were sent to each worker and have not ended.
+    """
+
+    __slots__ = ("_load_weight", "_missing_load_s", "_work", "outstanding")
+
+    def __init__(
+        self, run: Run, ties: Ties, load_weight: float, missing_load_s: Callable[[Worker, Request], float]
+    ) -> None:
+        self._work = LeastWorkLeft(ties)
+        self._work.bind(run)
+        self._load_weight, self._missing_load_s = load_weight, missing_load_s
+        self.outstanding: dict[Worker, deque[Request]] = {}
+
+    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
+        return self._work.min_by(
+            workers,
+            lambda worker: self._work.left_s(worker, now_s) + self._load_weight * self._missing_load_s(worker, request),
+        )
+
+    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
+        # Before it is outstanding itself, or it would find its own assets there.
+        self._work.sent(worker, request, now_s, self._missing_load_s(worker, request))
+        self.outstanding.setdefault(worker, deque()).append(request)
+
+    def left(self, worker: Worker, request: Request, now_s: float) -> None:
+        self.outstanding[worker].remove(request)
+        self._work.left(worker, request, now_s)
 
 
 class OutstandingLoad:
