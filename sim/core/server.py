@@ -13,7 +13,7 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What the server process of a GPU costs when it starts, and at the first request of each shape after that.
+    """The seconds that a start of a server process costs, and the first request of each shape after it.
 
     A process starts when a GPU is back after a failure, at once after a crash, when a controller orders an instance,
     and, if ``begin`` is ``cold``, at 0 s. A change of the model is no start. A shape is a model with width, height and

@@ -29,6 +29,16 @@ class Limit:
     def __str__(self) -> str:
         return f"{self.value:g}{self.unit}"
 
+    def seconds(self, standalone_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the limit of requests of this standalone latency, in seconds; one for all if it is in seconds."""
+        return np.asarray(self.value * standalone_s if self.unit == "x" else self.value)
+
+
+def is_late(latency_s: NDArray[np.float64], limit_s: NDArray[np.float64] | float) -> NDArray[np.bool_]:
+    """Return which latencies exceed their limit; a sum of step times may exceed one that it equals by rounding."""
+    late: NDArray[np.bool_] = latency_s > np.asarray(limit_s) * (1 + 1e-9)
+    return late
+
 
 def parse_limit(written: object) -> Limit:
     """Read a limit: a number or "2x" is a multiple, "10s" is seconds. Raises ValueError with what was expected."""

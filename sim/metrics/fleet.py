@@ -1,12 +1,13 @@
-"""Several base models on one fleet: which GPUs held which model, where swaps came from, and each model's latency."""
+"""Several base models on one fleet: the GPUs that held each model, the sources of swaps, and latencies by model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mezzotint.sim.metrics.spread import ratio, spread
 from mezzotint.sim.metrics.usage_log import SWAPS, UsageLog
 
 RESIDENT = -1
@@ -15,7 +16,7 @@ RESIDENT = -1
 
 @dataclass(slots=True)
 class FleetLog:
-    """What a fleet of several models records besides a run's usage.
+    """Record of the models that GPUs held, and of the swaps that requests waited for.
 
     Args:
         rows: number of served requests.
@@ -69,7 +70,6 @@ def fleet_summary(
     model_code: Mapping[str, int],
     model: NDArray[Any],
     latency_s: NDArray[np.float64],
-    spread: Callable[[NDArray[np.float64]], Any],
 ) -> dict[str, Any]:
     """Return the key ``fleet`` of a summary (docs/reference/summary.md).
 
@@ -80,7 +80,6 @@ def fleet_summary(
         served_by: True for each that a GPU completed.
         model_code: code of each model in ``model``.
         model, latency_s: of the measured requests.
-        spread: mean and percentiles of seconds.
     """
     start_s, end_s = window_s
     spans = usage_log.spans()
@@ -95,7 +94,7 @@ def fleet_summary(
             swaps[source] = {
                 "count": int((of_kind & begins).sum()),
                 "gpu_s": seconds,
-                "busy_share": seconds / busy_s if busy_s else None,
+                "busy_share": ratio(seconds, busy_s),
             }
     resident_s, models = log.resident_s(start_s, end_s), {}
     for name, base_models in log.base_models.items():
@@ -105,7 +104,7 @@ def fleet_summary(
             "base_models": list(base_models),
             "completed": int(on.sum()),
             "hit_rate": float((swap[on] == RESIDENT).mean()) if on.any() else None,
-            "replicas": resident_s.get(name, 0.0) / (end_s - start_s) if end_s > start_s else None,
+            "replicas": ratio(resident_s.get(name, 0.0), end_s - start_s),
             "gpu_s": float(gpu_s[spent].sum()),
             "latency_s": spread(latency_s[on]),
         }
@@ -114,5 +113,5 @@ def fleet_summary(
         "models": models,
         "hit_rate": float(hits.mean()) if len(hits) else None,
         "swaps": swaps,
-        "swap_busy_share": sum(of["gpu_s"] for of in swaps.values()) / busy_s if busy_s else None,
+        "swap_busy_share": ratio(sum(of["gpu_s"] for of in swaps.values()), busy_s),
     }

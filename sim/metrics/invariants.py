@@ -406,12 +406,12 @@ def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, 
         raise run.policy_error("scheduler", f"{found}; an estimate is positive")
 
 
-def _latest(ends_s: NDArray[np.float64], gpu: NDArray[np.int64], least_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the latest of the ends up to each but the last, of one GPU, and at least ``least_s``; GPUs ascend."""
+def _latest(ends_s: NDArray[np.float64], gpu: NDArray[np.int64], min_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the latest of the ends up to each but the last, of one GPU, and at least ``min_s``; GPUs ascend."""
     latest_s = ends_s.copy()
     for one in np.unique(gpu):
         latest_s[gpu == one] = np.maximum.accumulate(ends_s[gpu == one])
-    return np.maximum(latest_s[:-1], least_s)
+    return np.maximum(latest_s[:-1], min_s)
 
 
 def _check_passes(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on_gpu: Flags) -> None:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.sim.core.run_folder import REQUESTS
-from mezzotint.sim.core.slo import OWN
+from mezzotint.sim.core.slo import OWN, is_late
 from mezzotint.sim.metrics.request_columns import IMAGES
-from mezzotint.sim.metrics.summary import spread
+from mezzotint.sim.metrics.spread import spread
 from mezzotint.sim.metrics.summary_keys import Contradiction, number_at
 
 COUNTED = ("arrival_s", "finish_s", "outcome")
@@ -73,7 +73,7 @@ def _recount(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dic
         if (
             limit_s is not None and name != OWN and (is_uniform or re.fullmatch(r"[\d.e+]+s", name))
         ):  # else it is a mean of limits
-            late = ~is_done[warmup:] | (latency_s > limit_s * (1 + 1e-9))
+            late = ~is_done[warmup:] | is_late(latency_s, limit_s)
             found["slo", name, "violation_rate"] = rate = float(late.mean())
             found["slo", name, "goodput_rpm"] = None if offered is None else (1 - rate) * offered
     return found

@@ -20,15 +20,17 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
 from mezzotint.sim.core.plan import DECLARED, LOOKUPS, MISSING
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED
-from mezzotint.sim.core.slo import OWN, Limit
+from mezzotint.sim.core.slo import OWN, Limit, is_late
 from mezzotint.sim.core.tenant import LIMIT_REASONS, NO_USER
 from mezzotint.sim.metrics.attempts import AttemptLog
+from mezzotint.sim.metrics.clients import requests, sessions
 from mezzotint.sim.metrics.cost import PaidService, cost, gpu_price
 from mezzotint.sim.metrics.fleet import FleetLog, fleet_summary
 from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, STEP_SHARE, TRAININGS, WASTED, RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
+from mezzotint.sim.metrics.spread import median_and_p90, ratio, spread
 from mezzotint.sim.metrics.tenants import tenants
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
 from mezzotint.sim.metrics.warmup import MIN_PERIODS, Warmup
@@ -124,13 +126,13 @@ def summarise(
             "discarded": int((view.outcome == DISCARDED).sum()),
             "failed": int((view.outcome == FAILED).sum()),
         },
-        "throughput_rpm": _ratio(60 * completed, view.span_s),
-        "throughput_until_last_arrival_rpm": _ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
+        "throughput_rpm": ratio(60 * completed, view.span_s),
+        "throughput_until_last_arrival_rpm": ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
         "load": offered,
         "state": view.state(warmup, periods_s),
         "latency_s": spread(view.latency_s[view.completed]),
         **view.split(),
-        **({} if run.workload.sampling is None else {"images_per_request": _ratio(images, completed)}),
+        **({} if run.workload.sampling is None else {"images_per_request": ratio(images, completed)}),
         "queue_s": spread(view.queue_s[view.completed]),
         **view.tenants(users),
         "slo": view.limits(slo, offered["offered_rpm"]),
@@ -138,7 +140,7 @@ def summarise(
         "addons": view.addons(),
         "gpu": {
             "count": gpus,
-            "busy_fraction": _ratio(usage.busy_s, gpu_s),
+            "busy_fraction": ratio(usage.busy_s, gpu_s),
             "seconds": gpu_s,
             "switches": usage.switches,
             "switch_s": usage.switch_s,
@@ -146,18 +148,17 @@ def summarise(
             "step_saving": view.step_saving(),
             **({} if len(by_kind) == 1 else {"by_kind": by_kind}),
         },
-        **({"sessions": view.sessions(seen)} if "stalls" in seen else {}),
-        **({"client": view.client(seen, slo, counts)} if "tries" in seen else {}),
+        **view.clients(seen, slo, counts),
         **({} if STARTS not in record.logs else {"server": view.server()}),
         **({} if record.attempts is None else view.attempts(record.attempts, record.usage_log, cluster.gpus_of)),
         **({} if record.fleet is None else {"fleet": view.fleet(record.fleet)}),
-        "energy_j": {"per_image": None if energy_j is None else _ratio(energy_j, images), "total": energy_j},
+        "energy_j": {"per_image": None if energy_j is None else ratio(energy_j, images), "total": energy_j},
         "cost_usd": cost_usd,
         "quality": view.quality(run.backend.quality_basis, alpha) if judged is None else judged.summary(view.images),
         "wall": {
             "simulate_s": simulate_s,
             "cpu_s": cpu_s,
-            "requests_per_cpu_s": _ratio(run.workload.rows, cpu_s),
+            "requests_per_cpu_s": ratio(run.workload.rows, cpu_s),
         },
     }
 
@@ -216,7 +217,7 @@ def _by_kind(
         joules, idle_w = usage.joules, gpu.idle_w
         found[gpu.name] = {
             "count": count,
-            "busy_fraction": _ratio(usage.busy_s, gpu_s),
+            "busy_fraction": ratio(usage.busy_s, gpu_s),
             "seconds": gpu_s,
             "energy_j": None if joules is None or idle_w is None else joules + idle_w * (gpu_s - usage.busy_s),
         }
@@ -310,10 +311,10 @@ class MeasuredWindow:
             name: {
                 "gpus": len(part.gpus),
                 "gpu_s": part.gpu_s,
-                "busy_fraction": _ratio(sum(busy_s.get(gpu, 0.0) for gpu in part.gpus), len(part.gpus) * self.span_s),
+                "busy_fraction": ratio(sum(busy_s.get(gpu, 0.0) for gpu in part.gpus), len(part.gpus) * self.span_s),
                 "wait_s": part.wait_s,
             }
-            | ({"batch_mean": _ratio(part.request_s, part.gpu_s)} if part.joins else {})
+            | ({"batch_mean": ratio(part.request_s, part.gpu_s)} if part.joins else {})
             for name, part in parts.items()
         }
 
@@ -356,69 +357,24 @@ class MeasuredWindow:
             columns.model_code,
             self.column("model"),
             self.latency_s,
-            spread,
         )
 
-    def sessions(self, seen: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
-        """Return what the viewers of streaming sessions saw, of those that were due in the measured window.
-
-        Args:
-            seen: as of Streaming.seen.
-        """
-        measured = seen["due_s"] >= self.start_s
-        due_s, sent_s, first_chunk_s, chunks, stalls, stall_s = (column[measured] for column in seen.values())
-        began = chunks > 0
-        return {
-            "count": len(due_s),
-            "refused": int(np.isnan(sent_s).sum()),
-            "first_chunk_s": spread(first_chunk_s[began]),
-            "held_back_s": spread((sent_s - due_s)[~np.isnan(sent_s)]),
-            "without_stall": _ratio(int((began & (stalls == 0)).sum()), int(began.sum())),
-            "stalls_per_session": _ratio(float(stalls.sum()), int(began.sum())),
-            "stall_s": spread(stall_s[began]),
-            "late_chunks": _ratio(float(stalls.sum()), float((chunks - 1)[began].sum())),
-        }
-
-    def client(
+    def clients(
         self, seen: Mapping[str, NDArray[np.float64]], slo: Sequence[Limit], gpus: Mapping[Gpu, int]
     ) -> dict[str, Any]:
-        """Return what clients saw of the requests whose first try is measured; tries are requests of the server.
-
-        Latencies, shares over a limit and goodput count from the instant at which a request was due.
-
-        Args:
-            seen: as of Client.seen.
-            gpus: number of GPUs of each kind.
-        """
-        measured = seen["sent_s"] >= self.start_s
-        due_s, sent_s, answered_s, tries, hedges, standalone_s = (column[measured] for column in seen.values())
-        answered, count = np.isfinite(answered_s), len(due_s)
-        latency_s, span_s = answered_s - due_s, self.end_s - float(due_s.min())
-        limits: dict[str, Any] = {}
-        for limit in slo:
-            limit_s = limit.value * (standalone_s if limit.unit == "x" else 1.0)
-            good = answered & (latency_s <= limit_s * (1 + 1e-9))
-            limits[str(limit)] = {
-                "violation_rate": float(1 - good.mean()), "goodput_rpm": _ratio(60 * int(good.sum()), span_s),
-            }  # fmt: skip
-        wasted: dict[str, float | None] = {}
+        """Return what clients saw, if there are any, and the price of what was spent on tries that they gave up."""
+        if "stalls" in seen:
+            return {"sessions": sessions(seen, self.start_s)}
+        if not seen:
+            return {}
+        found = requests(seen, (self.start_s, self.end_s), slo)
         if WASTED in self._record.logs:
             _, gpu_s = self._record.logs[WASTED].inside(self.start_s, self.end_s)
-            prices = [gpu_price(gpu) for gpu in gpus]
-            usd_per_h = prices[0].usd_per_gpu_h if len(prices) == 1 and prices[0] is not None else None
-            wasted = {"wasted_gpu_s": gpu_s, "wasted_usd": None if usd_per_h is None else usd_per_h * gpu_s / 3600}
-        return {
-            "requests": count,
-            "answered": int(answered.sum()),
-            "retries": int((tries - hedges - 1).sum()),
-            "hedges": int(hedges.sum()),
-            "tries_per_request": float(tries.mean()),
-            "latency_s": spread(latency_s[answered]),
-            "held_back_s": spread(sent_s - due_s),
-            "answered_rpm": _ratio(60 * int(answered.sum()), span_s),
-            "slo": limits,
-            **wasted,
-        }
+            price = gpu_price(next(iter(gpus))) if len(gpus) == 1 else None
+            found |= {
+                "wasted_gpu_s": gpu_s, "wasted_usd": None if price is None else price.usd_per_gpu_h * gpu_s / 3600,
+            }  # fmt: skip
+        return {"client": found}
 
     def load(self, gpus: int, is_held_back: bool) -> dict[str, Any]:
         """Return the verdict on the load: offered, served, and whether requests pile up.
@@ -465,7 +421,7 @@ class MeasuredWindow:
         """
         found: dict[str, dict[str, float | None]] = {}
         for limit in slo:
-            limit_s = limit.value * (self._full.total_s[self._first :] if limit.unit == "x" else np.float64(1))
+            limit_s = limit.seconds(self._full.total_s[self._first :])
             found[str(limit)] = self._over(limit_s, np.ones(len(self.outcome), bool), offered_rpm)
         if self._own_deadline_s is not None:
             limit_s = self._own_deadline_s[self._first :]
@@ -484,8 +440,7 @@ class MeasuredWindow:
         return {"limit_s": mean_s, "violation_rate": rate, "goodput_rpm": goodput}
 
     def _late(self, limit_s: NDArray[np.float64] | np.float64) -> NDArray[np.bool_]:
-        # A sum of step times may exceed the limit that it equals by a rounding error.
-        late: NDArray[np.bool_] = ~self.completed | (self.latency_s > limit_s * (1 + 1e-9))
+        late: NDArray[np.bool_] = ~self.completed | is_late(self.latency_s, limit_s)
         return late
 
     def tenants(self, users: pa.DictionaryArray) -> dict[str, Any]:
@@ -540,7 +495,7 @@ class MeasuredWindow:
         found |= {
             "lookups": lookups,
             "hits": hits,
-            "hit_rate": _ratio(hits, lookups),
+            "hit_rate": ratio(hits, lookups),
             "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
             "compute_saving": self.step_saving(),
             **self._totals("cache"),
@@ -562,8 +517,8 @@ class MeasuredWindow:
             return found
         matched = sum(results[each] for each in ("hit", "empty", "stale", "no store"))
         return found | {
-            "precision": _ratio(matched, matched + results["miss"]),
-            "recall": _ratio(matched, matched + results["forgone match"]),
+            "precision": ratio(matched, matched + results["miss"]),
+            "recall": ratio(matched, matched + results["forgone match"]),
             "predicted_misses": predicted,
         }
 
@@ -576,7 +531,7 @@ class MeasuredWindow:
         columns = self._record.request_columns
         stall_s = (self.column("stall_s") if "stall_s" in columns else np.zeros(len(self.outcome)))[self.completed]
         return {
-            "loads_per_request": {kind: _ratio(count, len(self.outcome)) for kind, count in loads.items()},
+            "loads_per_request": {kind: ratio(count, len(self.outcome)) for kind, count in loads.items()},
             "stall_s": {"p95": float(np.percentile(stall_s, 95)) if len(stall_s) else None},
             "stalled_share": float((stall_s > STALLED_S).mean()) if len(stall_s) else None,
         }
@@ -602,25 +557,6 @@ class MeasuredWindow:
         mean, score = float(factor.mean()), basis.partition(" against ")[0]
         stated = {"score": score, "note": above_one(mean, score), "basis": basis}
         return unknown | {"factor_mean": mean, "below_alpha_share": below, **stated}
-
-
-def spread(seconds: Reals) -> dict[str, float | None]:
-    """Return mean, percentiles (linear interpolation) and maximum; null if ``seconds`` is empty."""
-    names = ("mean", "p50", "p90", "p95", "p99", "max")
-    if not len(seconds):
-        return dict.fromkeys(names)
-    found = (seconds.mean(), *np.percentile(seconds, (50, 90, 95, 99)), seconds.max())
-    return dict(zip(names, map(float, found), strict=True))
-
-
-def median_and_p90(seconds: Reals) -> dict[str, float | None]:
-    """Return median and p90 (linear interpolation) of ``seconds`` without NaN; null if none are left."""
-    known = spread(seconds[~np.isnan(seconds)])
-    return {name: known[name] for name in ("p50", "p90")}
-
-
-def _ratio(part: float, total: float) -> float | None:
-    return part / total if total and math.isfinite(total) else None
 
 
 def source_age_trace_s(columns: RequestColumns, trace: Trace) -> NDArray[np.float64]:

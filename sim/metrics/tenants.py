@@ -1,4 +1,4 @@
-"""How the tenants of a run fared: their shares, latencies, and Jain's index of fairness."""
+"""Shares, latencies and Jain's index of fairness of the tenants of a run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mezzotint.sim.metrics.spread import Reals, spread
+
 MAX_ROWS = 20
 """Tenants that a summary names: all, or the largest half and the worst off of the others."""
-
-Reals = NDArray[np.float64]
 
 
 def jain(values: Reals) -> float | None:
@@ -63,7 +63,7 @@ def tenants(
             "discarded_by_limit": int(discarded[code]),
             "gpu_s": float(served_s[code]),
             "slowdown": float(slowdown[code]) if done[code] else None,
-            "latency_s": _percentiles(latency_s[completed & (tenant == code)]),
+            "latency_s": spread(latency_s[completed & (tenant == code)], ("p50", "p95", "p99")),
         }
         for code in largest
     ]
@@ -74,9 +74,3 @@ def tenants(
         "rows": rows,
         "rows_left_out": len(present) - len(rows),
     }
-
-
-def _percentiles(seconds: Reals) -> dict[str, float | None]:
-    if not len(seconds):
-        return dict.fromkeys(("p50", "p95", "p99"))
-    return dict(zip(("p50", "p95", "p99"), map(float, np.percentile(seconds, (50, 95, 99))), strict=True))

@@ -1,4 +1,4 @@
-"""What the tenants of runs waited, where some run tells them apart."""
+"""Latencies of the tenants of runs, where some run tells tenants apart."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.labels import natural
 from mezzotint.sim.report.runs import Floats, Run, read_measured
 
-NO_USER = "(no user)"
+NAMELESS = "(no user)"
+"""Tenant of the requests without a user."""
 
 
 def tenants(runs: Sequence[Run]) -> pd.DataFrame:
@@ -24,7 +25,7 @@ def tenants(runs: Sequence[Run]) -> pd.DataFrame:
     if not are_told_apart(runs):
         return pd.DataFrame(columns=["series", "load"])
     rows = [
-        {"series": cell.series, "load": cell.load.label, "user_id": row["user_id"] or NO_USER}
+        {"series": cell.series, "load": cell.load.label, "user_id": row["user_id"] or NAMELESS}
         | {"requests": row["requests"], "discarded": row["discarded_by_limit"]}
         | {"gpu_s": row["gpu_s"], "slowdown": row["slowdown"], **row["latency_s"]}
         for cell in sorted(cells(runs), key=lambda cell: (natural(cell.series), cell.load.order))
@@ -46,5 +47,5 @@ def tail_latencies(run: Run) -> Floats | None:
     if USER not in rows:
         return None
     rows = rows[rows.outcome == "completed"]
-    users = rows[USER].fillna(NO_USER)
+    users = rows[USER].fillna(NAMELESS)
     return np.sort((rows.finish_s - rows.arrival_s).groupby(users).quantile(0.95).to_numpy())
