@@ -416,6 +416,15 @@ class Patching(Protocol):
         """
 
 
+def serves(backend: Backend, model: str) -> bool:
+    """Return True if ``backend`` has costs of ``model``."""
+    try:
+        backend.require(model)
+    except BackendError:
+        return False
+    return True
+
+
 def standalone_cost(backend: Backend, work: Work) -> Stages:
     """Return the cost of one request alone on a GPU, from step K to the image."""
     works = (work,)

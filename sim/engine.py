@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, Work
+from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, Work, serves
 from mezzotint.sim.answering import Answering, is_cascade
 from mezzotint.sim.client.tries import Tries
 from mezzotint.sim.cluster.cluster import Cluster
@@ -199,7 +199,7 @@ class Engine:
         try:
             first.require(model.name)
         except BackendError:
-            if not any(_serves(backend, model) for backend in others):
+            if not any(serves(backend, model.name) for backend in others):
                 raise
         return model
 
@@ -393,7 +393,7 @@ class Engine:
             (gpu.name, model.name, backend.server_start(model.name))
             for gpu, backend in self.cluster.kinds.items()
             for model in self.models.values()
-            if _serves(backend, model)
+            if serves(backend, model.name)
         ]
         if not server.is_asked and all(start == ServerStart() for _, _, start in kinds):
             return False
@@ -731,14 +731,6 @@ class GuardedRun(Engine):
                 kind, f"ended the request in row {request.row} as {how}; it may end those that wait, unserved"
             )
         Engine.end(self, request, outcome, reason)
-
-
-def _serves(backend: Backend, model: Model) -> bool:
-    try:
-        backend.require(model.name)
-    except BackendError:
-        return False
-    return True
 
 
 @contextmanager

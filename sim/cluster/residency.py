@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mezzotint.backends.base import Asset, Backend, BackendError, Cost
+from mezzotint.backends.base import Asset, Backend, Cost, serves
 from mezzotint.settings.assumption import Assumption
 from mezzotint.settings.ranges import Bytes, Count, Positive, Seconds
 from mezzotint.sim.cluster.memory import make_room
@@ -47,7 +47,7 @@ class ModelResidency:
                     f"residency: found cluster.gpu.memory_bytes null of {gpu.name}, so that nothing says which models "
                     "fit; set it, or leave residency= out"
                 )
-            for model in _served(backend, models):
+            for model in (model for model in models if serves(backend, model.name)):
                 if not backend.bytes(_weights(model.name)):
                     raise ConfigError(
                         f"residency: the bytes of {model.name} on {gpu.name} are not known (weights_bytes of its "
@@ -74,7 +74,7 @@ class ModelResidency:
 
         At least 1. An estimate: what is resident follows from the bytes of each.
         """
-        served = _served(backend, models)
+        served = [model for model in models if serves(backend, model.name)]
         largest = max((backend.bytes(_weights(model.name)) or 0 for model in served), default=0)
         free = (gpu.memory_bytes or 0) - max((activations(backend, model) for model in served), default=0)
         fit = max(free // largest, 1) if largest else 1
@@ -132,18 +132,6 @@ def activations(backend: Backend, model: Model) -> int:
     """Return the bytes that a request of the shape of ``model`` allocates besides weights; 0 if not measured."""
     peak = backend.peak_bytes([own_work(model)])
     return 0 if peak is None else max(peak - (backend.bytes(_weights(model.name)) or 0), 0)
-
-
-def _served(backend: Backend, models: Iterable[Model]) -> list[Model]:
-    """Return those of ``models`` that have costs on the GPUs of ``backend``."""
-    served = []
-    for model in models:
-        try:
-            backend.require(model.name)
-        except BackendError:
-            continue
-        served.append(model)
-    return served
 
 
 def _weights(model: str) -> Asset:
