@@ -1,6 +1,5 @@
 """A client that holds requests back, gives up, retries and hedges."""
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
@@ -10,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mezzotint.settings.ranges import Count, Factor, Seconds, Share, SomeSeconds, Tries
-from mezzotint.sim.core.clock import ARRIVAL, CONTROL, Entry
+from mezzotint.sim.client.in_flight import InFlight
+from mezzotint.sim.core.clock import CONTROL, Entry
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.core.streams import CLIENT
@@ -21,16 +21,18 @@ ANSWERED_ELSEWHERE = "another try of the request was answered first"
 
 
 @dataclass(slots=True)
-class Asked:
-    """A request as its client sees it; times in seconds, NaN before they happen.
+class ClientRequest:
+    """A request as its client sees it, with all its tries; times in seconds, NaN before they happen.
 
     Attributes:
+        due_s: when its arrivals had it due.
         standalone_s: its standalone latency.
-        due_s: when its arrivals had it due; sent_s: when its first try was sent; answered_s: when it was answered.
+        sent_s: when its first try was sent.
+        answered_s: when it was answered.
         ended_s: when it was answered or given up for good.
         tries, hedges: tries sent, and those of them that were hedges.
         calls: the tries that are out, each with the calls of its patience and of its hedge.
-        resend: True while a further try is due later.
+        is_resend_due: True while a further try is due later.
     """
 
     due_s: float
@@ -41,7 +43,7 @@ class Asked:
     tries: int = 0
     hedges: int = 0
     calls: dict[Request, list[Entry]] = field(default_factory=dict)
-    resend: bool = False
+    is_resend_due: bool = False
 
 
 @dataclass(slots=True)
@@ -86,10 +88,9 @@ class Impatient(Client):
     _sender: Sender = field(init=False, repr=False)
     _rng: np.random.Generator = field(init=False, repr=False)
     _number: RequestColumn | None = field(init=False, default=None, repr=False)
-    _asked: dict[int, Asked] = field(init=False, default_factory=dict, repr=False)
+    _requests: dict[int, ClientRequest] = field(init=False, default_factory=dict, repr=False)
     """Each request that was due so far, by trace row."""
-    _held: "deque[int]" = field(init=False, default_factory=deque, repr=False)
-    _in_flight: int = field(init=False, default=0, repr=False)
+    _in_flight: InFlight = field(init=False, repr=False)
     _credit: float = field(init=False, default=0.0, repr=False)
     """Retries that the budget still allows."""
 
@@ -108,11 +109,12 @@ class Impatient(Client):
 
     def bind(self, run: Run, sender: Sender) -> None:
         self._run, self._sender = run, sender
+        self._in_flight = InFlight(run.clock, self.max_in_flight, self._begin)
         self._rng = run.rng(CLIENT)
         if self.max_tries > 1:
             self._number = run.add_column(TRY, int)
         if self.max_in_flight is not None:
-            run.gauge("held_back", lambda _: len(self._held))
+            run.gauge("held_back", lambda _: len(self._in_flight.held))
         if self.timeout_s is not None:
             given = {"timeout [s]": self.timeout_s, "patience": self.patience, "cancellation": self.cancellation}
             run.assume("clients give up", given, "a setting of client=")
@@ -120,52 +122,39 @@ class Impatient(Client):
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def due(self, row: int, now_s: float) -> None:
-        self._asked[row] = Asked(now_s, float(self._run.workload.standalone.total_s[row]))
-        # Behind those that are held already.
-        if self.max_in_flight is not None and (self._held or self._in_flight >= self.max_in_flight):
-            self._held.append(row)
-        else:
-            self._begin(row)
+        self._requests[row] = ClientRequest(now_s, float(self._run.workload.standalone.total_s[row]))
+        self._in_flight.add(row)
 
     def _begin(self, row: int) -> None:
         """Send the first try of the request in trace row ``row``."""
-        self._in_flight += 1
         if self.retry_budget is not None:
             self._credit += self.retry_budget
-        self._asked[row].sent_s = self._run.clock._now
+        self._requests[row].sent_s = self._run.clock._now
         self._send(row)
 
     def _conclude(self, row: int) -> None:
         """End the request in ``row`` for its client: another may be sent in its place."""
-        self._in_flight -= 1
-        self._asked[row].ended_s = self._run.clock._now
-        if self._held:
-            # As an arrival: after all ends of the instant.
-            self._run.clock.at(self._run.clock._now, ARRIVAL, self._release)
+        self._requests[row].ended_s = self._run.clock._now
+        self._in_flight.remove()
         self._sender.send_next()
-
-    def _release(self, _: None) -> None:
-        assert self.max_in_flight is not None
-        if self._held and self._in_flight < self.max_in_flight:
-            self._begin(self._held.popleft())
 
     # -- tries ---------------------------------------------------------------------------------------------------------
 
     def _send(self, row: int) -> None:
         """Send the next try of the request in trace row ``row``."""
-        asked = self._asked[row]
-        asked.tries += 1
-        asked.resend = False
-        request, clock = self._sender.make(row, asked.tries), self._run.clock
+        client_request = self._requests[row]
+        client_request.tries += 1
+        client_request.is_resend_due = False
+        request, clock = self._sender.make(row, client_request.tries), self._run.clock
         if self._number is not None:
-            self._number[request.row] = asked.tries
+            self._number[request.row] = client_request.tries
         # Before it is sent, since it may end at once. CONTROL: an answer of the same instant comes first
         # (test_answer_at_the_timeout_counts).
-        calls = asked.calls[request] = []
+        calls = client_request.calls[request] = []
         if self.timeout_s is not None:
             wait_s = self.timeout_s if self.patience == "constant" else float(self._rng.exponential(self.timeout_s))
             calls.append(clock.at(clock._now + wait_s, CONTROL, self._give_up, request))
-        if self.hedge_after_s is not None and asked.tries == 1:
+        if self.hedge_after_s is not None and client_request.tries == 1:
             calls.append(clock.at(clock._now + self.hedge_after_s, CONTROL, self._hedge, request))
         self._sender.send(request)
 
@@ -175,9 +164,9 @@ class Impatient(Client):
 
     def _hedge(self, request: Request) -> None:
         row = self._sender.trace_row(request)
-        asked = self._asked[row]
-        asked.hedges += 1
-        asked.resend = True
+        client_request = self._requests[row]
+        client_request.hedges += 1
+        client_request.is_resend_due = True
         self._sender.send_at(self._run.clock._now, row)
 
     def resend(self, row: int) -> None:
@@ -185,27 +174,27 @@ class Impatient(Client):
 
     def ended(self, request: Request, outcome: int, now_s: float) -> None:
         row = self._sender.trace_row(request)
-        asked = self._asked[row]
-        for call in asked.calls.pop(request, ()):
+        client_request = self._requests[row]
+        for call in client_request.calls.pop(request, ()):
             self._run.clock.cancel(call)
-        if isfinite(asked.ended_s):
+        if isfinite(client_request.ended_s):
             return  # the other try of a hedge, given up
         if outcome == COMPLETED:
-            asked.answered_s = now_s
+            client_request.answered_s = now_s
             self._conclude(row)
-            for other in list(asked.calls):
+            for other in list(client_request.calls):
                 self._sender.give_up(other, ANSWERED_ELSEWHERE)
-        elif asked.calls or asked.resend:
+        elif client_request.calls or client_request.is_resend_due:
             return  # another try is out
-        elif self._retries(asked):
-            asked.resend = True
-            self._sender.send_at(now_s + self._wait_s(asked), row)
+        elif self._retries(client_request):
+            client_request.is_resend_due = True
+            self._sender.send_at(now_s + self._wait_s(client_request), row)
         else:
             self._conclude(row)
 
-    def _retries(self, asked: Asked) -> bool:
+    def _retries(self, client_request: ClientRequest) -> bool:
         """Return True if another try may be sent, and take it from the budget."""
-        if asked.tries - asked.hedges > self.max_retries:
+        if client_request.tries - client_request.hedges > self.max_retries:
             return False
         if self.retry_budget is None:
             return True
@@ -214,11 +203,11 @@ class Impatient(Client):
         self._credit -= 1.0
         return True
 
-    def _wait_s(self, asked: Asked) -> float:
-        retries = asked.tries - asked.hedges - 1
+    def _wait_s(self, client_request: ClientRequest) -> float:
+        retries = client_request.tries - client_request.hedges - 1
         wait_s = min(self.backoff_s * self.backoff_factor**retries, self.max_backoff_s)
         return wait_s if self.jitter == "none" else float(self._rng.uniform(0.0, wait_s))
 
     def seen(self) -> Mapping[str, NDArray[np.float64]]:
         names = ("due_s", "sent_s", "answered_s", "tries", "hedges", "standalone_s")
-        return {name: np.array([getattr(each, name) for each in self._asked.values()], float) for name in names}
+        return {name: np.array([getattr(each, name) for each in self._requests.values()], float) for name in names}

@@ -1,6 +1,5 @@
 """Sessions of streaming video: chunks that are made while the one before plays."""
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mezzotint.settings.ranges import Count, Positive, Seconds
-from mezzotint.sim.core.clock import ARRIVAL
+from mezzotint.sim.client.in_flight import InFlight
 from mezzotint.sim.core.request import COMPLETED, Request
 from mezzotint.sim.metrics.request_columns import CHUNK
 from mezzotint.sim.protocols import Client, RequestColumn, Run, Sender
@@ -68,8 +67,7 @@ class Streaming(Client):
     _number: RequestColumn = field(init=False, repr=False)
     _sessions: dict[int, Session] = field(init=False, default_factory=dict, repr=False)
     """Each session that was due so far, by trace row."""
-    _held: "deque[int]" = field(init=False, default_factory=deque, repr=False)
-    _live: int = field(init=False, default=0, repr=False)
+    _live: InFlight = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.max_tries = self.chunks
@@ -77,22 +75,20 @@ class Streaming(Client):
     def bind(self, run: Run, sender: Sender) -> None:
         self._run, self._sender = run, sender
         self._number = run.add_column(CHUNK, int)
-        run.gauge("sessions", lambda _: self._live)
+        self._live = InFlight(run.clock, self.max_sessions, self._begin)
+        run.gauge("sessions", lambda _: self._live.count)
 
     def due(self, row: int, now_s: float) -> None:
         self._sessions[row] = Session(now_s)
-        if self.max_sessions is None or (self._live < self.max_sessions and not self._held):
-            self._begin(row)
-        elif self.hold:
-            self._held.append(row)
-        else:
-            request = self._sender.make(row)
-            self._number[request.row] = 1
-            self._sender.refuse(request, f"{self._live} sessions were live (client.max_sessions)")
-            self._sender.send_next()
+        if self.hold or not self._live.is_full:
+            self._live.add(row)
+            return
+        request = self._sender.make(row)
+        self._number[request.row] = 1
+        self._sender.refuse(request, f"{self._live.count} sessions were live (client.max_sessions)")
+        self._sender.send_next()
 
     def _begin(self, row: int) -> None:
-        self._live += 1
         self._sessions[row].sent_s = self._run.clock._now
         self._send(row)
 
@@ -130,16 +126,8 @@ class Streaming(Client):
             self._sender.send_at(max(begins_s - self.start_buffer_s, now_s), row)
 
     def _end(self) -> None:
-        self._live -= 1
-        if self._held:
-            # As an arrival: after all ends of the instant.
-            self._run.clock.at(self._run.clock._now, ARRIVAL, self._release)
+        self._live.remove()
         self._sender.send_next()
-
-    def _release(self, _: None) -> None:
-        assert self.max_sessions is not None
-        if self._held and self._live < self.max_sessions:
-            self._begin(self._held.popleft())
 
     def seen(self) -> Mapping[str, NDArray[np.float64]]:
         names = ("due_s", "sent_s", "first_chunk_s", "chunks", "stalls", "stall_s")

@@ -180,7 +180,7 @@ class Sequential(Executor):
         return [request]
 
     def stop(self, request: Request, now_s: float) -> None:
-        """See Executor. The steps are taken as equal, and all other work of the request as after them."""
+        """Stop ``request`` at its next step boundary: steps are taken as equal, and all other work as after them."""
         if request.worker == MISSING:
             return
         worker = self._cluster.worker(request.worker)
