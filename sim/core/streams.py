@@ -26,6 +26,8 @@ DISPATCH = "scheduler.dispatch"
 SERVICE = "service {}"
 """For a production service whose add-ons are drawn (mezzotint.sim.papers.addons)."""
 CLIENT = "client"
+CELL = "cell {} of {}"
+"""For the seed of a cell, by its number."""
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
@@ -33,3 +35,8 @@ def stream(seed: int, name: str) -> np.random.Generator:
     # By the bytes of the name: Python's hash of a text differs from process to process
     # (test_same_system_does_the_same_with_another_hash_seed).
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(name.encode())))
+
+
+def seed_of(seed: int, name: str) -> int:
+    """Return a seed for all streams of one part of a run, drawn from the stream ``name`` of ``seed``."""
+    return int(stream(seed, name).integers(2**63))

@@ -42,6 +42,17 @@ def differences(summary: Mapping[str, Any], requests: pa.Table) -> Iterator[Cont
                 yield Contradiction(".".join(key), found, f"{value:.9g}, {TOLD}")
 
 
+def made_in_window(requests: pa.Table, warmup: int) -> tuple[int, int]:
+    """Return the requests, and their images, that were completed after the first arrival behind the ``warmup``."""
+    arrival_s, finish_s = (requests[name].cast(pa.float64(), safe=False).to_numpy() for name in COUNTED[:2])
+    is_done = pc.equal(requests["outcome"], "completed").to_numpy()
+    in_window = is_done & ((finish_s > arrival_s[warmup]) | (np.arange(len(is_done)) >= warmup))
+    completed = images = int(in_window.sum())
+    if IMAGES in requests.column_names:
+        images = int(requests[IMAGES].cast(pa.float64(), safe=False).to_numpy()[in_window].sum())
+    return completed, images
+
+
 def _recount(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dict[tuple[str, ...], float | None]:
     """Return numbers of the summary by key, counted again."""
     at = partial(number_at, summary)
@@ -50,10 +61,7 @@ def _recount(summary: Mapping[str, Any], requests: pa.Table, warmup: int) -> dic
     is_done = outcomes["completed"]
     latency_s, start_s = (finish_s - arrival_s)[warmup:], arrival_s[warmup]
     span_s = finish_s[warmup:].max() - start_s
-    in_window = is_done & ((finish_s > start_s) | (np.arange(len(is_done)) >= warmup))
-    completed = images = int(in_window.sum())
-    if IMAGES in requests.column_names:
-        images = int(requests[IMAGES].cast(pa.float64(), safe=False).to_numpy()[in_window].sum())
+    completed, images = made_in_window(requests, warmup)
     found: dict[tuple[str, ...], float | None] = {
         ("requests", name): float(each[warmup:].sum()) for name, each in outcomes.items()
     }

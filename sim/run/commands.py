@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "report": "mezzotint.sim.report.report:report",
     "run": "mezzotint.sim.verbs:run",
     "list": "mezzotint.sim.run.listing:list_choices",
+    "merge": "mezzotint.sim.metrics.merge:merge",
     "validate": "mezzotint.sim.verbs:validate",
     "trace compare": "mezzotint.traces.cli:compare",
     "trace describe": "mezzotint.traces.cli:describe",

@@ -42,7 +42,7 @@ from mezzotint.sim.core.run_folder import (
 )
 from mezzotint.sim.core.server import Size
 from mezzotint.sim.core.slo import Limit, own_deadlines
-from mezzotint.sim.core.streams import ARRIVALS, TRACE, stream
+from mezzotint.sim.core.streams import ARRIVALS, CELL, TRACE, seed_of, stream
 from mezzotint.sim.core.tenant import USER
 from mezzotint.sim.core.workload import (
     Shapes,
@@ -62,6 +62,7 @@ from mezzotint.sim.metrics.time_series import series
 from mezzotint.sim.metrics.timeline import write_timeline
 from mezzotint.sim.metrics.warmup import find_warmup, first_requests, periods
 from mezzotint.sim.protocols import Allocation, Client, Controller, Executor, FrontEnd, Scheduler, Selector
+from mezzotint.sim.run.cells import Cells
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.paths import whole_paths
 from mezzotint.sim.run.config.settings import Settings, System, check
@@ -80,7 +81,7 @@ from mezzotint.sim.run.together import (
 )
 from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.run.tries import Rows, keep_sent
-from mezzotint.traces.arrivals.base import Arrivals
+from mezzotint.traces.arrivals.base import Arrivals, Schedule
 from mezzotint.traces.arrivals.trace_clock import TraceClock
 from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.error import TraceError
@@ -238,7 +239,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         source_ages_s,
         users,
         columns_read(trace, settings, engine),
-        seed=engine.seed,
+        seed=settings.seed,
         simulate_s=simulate_s,
         cpu_s=cpu_s,
         system=name,
@@ -320,6 +321,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
+    settings, trace, schedule, cell = _cell(settings, trace, schedule)
     images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
         trace, schedule, image_number = split(trace, schedule, settings.preload, max_tries)
@@ -399,8 +401,39 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
     ):
         if column is not None and (column > 1).any():
             engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column
-    _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *allocation.assumptions()])
+    _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *cell, *allocation.assumptions()])
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality, warmup)
+
+
+def _cell(settings: Settings, trace: Trace, schedule: Schedule) -> tuple[Settings, Trace, Schedule, list[Assumption]]:
+    """Return settings, trace and arrivals of the run's cell, and what it assumes; all as they are without cells.
+
+    The arrivals were drawn for the whole trace, so that a cell has its share of them.
+    """
+    chosen, preload = settings.cells, settings.preload
+    if chosen.count == 1:
+        return settings, trace, schedule, []
+    if len(schedule.times) < len(trace) - preload:
+        raise ConfigError(
+            "cells: found a closed loop, whose clients wait for answers of every cell; choose other arrivals, or run "
+            "one cluster with its share of the clients"
+        )
+    cells = Cells(chosen.count, chosen.number, chosen.by)
+    rows = cells.rows(trace)
+    first, warmed = (int(np.searchsorted(rows, bound)) for bound in (preload, preload + (settings.warmup or 0)))
+    if warmed == len(rows):
+        raise ConfigError(
+            f"cells.number={chosen.number}: has no request to measure of the {len(trace):,} rows of {trace.name}, by "
+            f"{chosen.by}; lower cells.count, or choose another cells.by"
+        )
+    of_cell = {
+        "preload": first,
+        "warmup": None if settings.warmup is None else warmed - first,
+        # Parts of different cells draw different numbers: not all of them fail at one instant.
+        "seed": seed_of(settings.seed, CELL.format(chosen.number, chosen.count)),
+    }
+    times = Schedule(schedule.times[rows[first:] - preload], assumptions=schedule.assumptions)
+    return settings.model_copy(update=of_cell), trace.take(rows), times, [cells.assumption(len(rows), len(trace))]
 
 
 def _check_times(trace: Trace, arrivals: Arrivals) -> None:

@@ -12,6 +12,7 @@ from pydantic import (
     ValidationError,
     create_model,
     field_validator,
+    model_validator,
 )
 
 from mezzotint.files.names import EXPECTED, is_file_name
@@ -134,6 +135,21 @@ class ServerSettings(BaseModel):
         return Server(self.compile, self.begin, tuple(parse_size(size) for size in self.warm_up), self.ready_s)
 
 
+class CellSettings(BaseModel):
+    """A trace split over clusters (mezzotint.sim.run.cells)."""
+
+    model_config = ConfigDict(extra="forbid")
+    count: Annotated[Whole, Field(ge=1, le=MAX_GPUS)] = 1
+    number: Annotated[Whole, Field(ge=0)] = 0
+    by: Annotated[str, Field(min_length=1)] = "request_id"
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> "CellSettings":
+        if self.number >= self.count:
+            raise ValueError(f"found number={self.number}, expected 0 to {self.count - 1}, of count={self.count} cells")
+        return self
+
+
 class RunSettings(BaseModel):
     """The run folder."""
 
@@ -189,6 +205,7 @@ class Settings(BaseModel):
     timeline: Truth
     handling: HandlingSettings = HandlingSettings()
     server: ServerSettings = ServerSettings()
+    cells: CellSettings = CellSettings()
     run: RunSettings
     models: Annotated[dict[str, dict[str, Any]], AfterValidator(_not_empty)]
     trace: dict[str, Any]
