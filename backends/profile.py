@@ -41,7 +41,7 @@ How a cost follows from the points of a list:
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -437,32 +437,50 @@ def _tables(points: Iterable[tuple[Key, Any, float]]) -> dict[Key, Table]:
 
 def read(path: Path | Traversable) -> Profile:
     """Read and check a file of one profile. Raises BackendError naming the file and the wrong key."""
-    return _checked(_content(path), str(path))
+    return _checked(_content(_bytes(path), str(path)), str(path))
 
 
 def read_models(path: Path | Traversable) -> list[Profile]:
     """Read and check a file of one profile or of several models. Raises BackendError naming the file and wrong key."""
-    content = _content(path)
+    return list(_models(_bytes(path), str(path)))
+
+
+@lru_cache(maxsize=1024)
+def _models(text: bytes, where: str) -> tuple[Profile, ...]:
+    """Return the profiles in a file with this ``text``, each parsed once: a plan reads all of them many times."""
+    content = _content(text, where)
     models = content.pop("models", None)
     if models is None:
-        return [_checked(content, str(path))]
+        return (_checked(content, where),)
     if not isinstance(models, dict) or not all(isinstance(own, dict) for own in models.values()) or "model" in content:
         said = "expected the name of each model with its own keys, and no model beside it"
-        raise BackendError(f"{path}: models: {said}, found {shortened(models)}; correct the file")
-    return [_checked({**content, "model": name, **own}, f"{path}: {name}") for name, own in models.items()]
+        raise BackendError(f"{where}: models: {said}, found {shortened(models)}; correct the file")
+    return tuple(_checked({**content, "model": name, **own}, f"{where}: {name}") for name, own in models.items())
 
 
-def _content(path: Path | Traversable) -> dict[str, Any]:
-    """Return the mapping in a profile's file. Raises BackendError."""
+def _bytes(path: Path | Traversable) -> bytes:
+    """Return the content of a profile's file. Raises BackendError."""
     try:
-        content = parse(path.read_bytes())
-    except (OSError, DocumentError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise BackendError(f"{path}: cannot be read as a profile ({reason}); restore or re-measure it") from None
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _content(text: bytes, where: str) -> dict[str, Any]:
+    """Return the mapping in a profile's ``text``. Raises BackendError."""
+    try:
+        content = parse(text)
+    except DocumentError as error:
+        raise _unreadable(where, error) from None
     if not isinstance(content, dict):
-        said = f"{path}: expected a profile (a mapping with schema: 1), found {shortened(content)}"
+        said = f"{where}: expected a profile (a mapping with schema: 1), found {shortened(content)}"
         raise BackendError(f"{said}; restore or re-measure it")
     return content
+
+
+def _unreadable(where: object, error: Exception) -> BackendError:
+    reason = " ".join(str(error).split())[:300]
+    return BackendError(f"{where}: cannot be read as a profile ({reason}); restore or re-measure it")
 
 
 def _checked(content: dict[str, Any], where: str) -> Profile:

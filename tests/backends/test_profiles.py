@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import mezzotint
 from mezzotint.backends import profile
 from mezzotint.backends.base import Asset, BackendError, Work, standalone_cost
-from mezzotint.backends.profile import find, read
+from mezzotint.backends.profile import find, read, read_models
 from mezzotint.backends.profiled import Profiled
 from mezzotint.backends.table import Table
+from mezzotint.files.document import parse
 
 SDXL = Asset("model", "sdxl", "sdxl")
 
@@ -380,3 +381,16 @@ def test_patches_are_in_proportion_to_whole_images(tmp_path: Path) -> None:
         read(tmp_path / "p.yaml")
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(GOOD | {"patched": patched | {"patch_s": 0.01}}))
     assert read(tmp_path / "p.yaml").patched
+
+
+def test_file_is_parsed_once_and_anew_once_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "h100_m.yaml"
+    text = "schema: 1\nmodel: m\ngpu: h100\nsource: test\nstep: [{width: 64, height: 64, batch: 1, seconds: %s}]\n"
+    file.write_text(text % 0.5)
+    parsed: list[bytes] = []
+    monkeypatch.setattr(profile, "parse", lambda content: (parsed.append(content), parse(content))[1])
+    assert read_models(file) == read_models(file)
+    assert len(parsed) == 1
+    file.write_text(text % 0.25)
+    assert read_models(file)[0].tables["step"].at(64 * 64, 1) == 0.25
+    assert len(parsed) == 2
