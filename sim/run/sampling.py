@@ -65,8 +65,9 @@ def split(
     ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, image_number.tolist(), strict=True)]
     columns = {name: taken.known.column(name) for name in taken.known.column_names} | {"request_id": ids}
     columns["images"] = np.ones(len(rows), np.int32)
-    about = {"name": trace.name, "source": trace.source, "notes": trace.notes, "late": taken.late}
-    split_trace = make(columns, **about, where="images=requests")
+    split_trace = make(
+        columns, name=trace.name, source=trace.source, notes=trace.notes, where="images=requests", late=taken.late
+    )
     times = np.repeat(schedule.times, images[preload:])
     return split_trace, replace(schedule, times=times), image_number[preload:]
 

@@ -32,7 +32,7 @@ def shared_trace(config: Mapping[str, Any], repeats: int = 1) -> Trace:
     key = json.dumps([config["trace"], by_content(config["trace"]), config["seed"], repeats], default=str)
     trace = kept.pop(key, None)
     if trace is None and repeats > 1:
-        trace = _repeat(shared_trace(config), repeats)
+        trace = repeat(shared_trace(config), repeats)
     elif trace is None:
         source: Source = build(config["trace"], "trace", Source)
         trace = source.load(stream(config["seed"], TRACE))
@@ -48,7 +48,7 @@ def kept_traces() -> dict[str, Trace]:
     return {}
 
 
-def _repeat(trace: Trace, repeats: int) -> Trace:
+def repeat(trace: Trace, repeats: int) -> Trace:
     """Return a trace of the same requests, ``repeats`` times over, one pass after another."""
     ids = np.char.mod("%d", np.arange(len(trace) * repeats))
     shift_s = np.repeat(np.arange(repeats) * (float(trace.arrival_s[-1]) + 1.0), len(trace))

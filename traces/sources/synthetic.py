@@ -209,7 +209,7 @@ class Synthetic:
         self, user: Indices, arrival_s: Floats, own: Order, channel: Indices, rows: Indices, rng: np.random.Generator
     ) -> LatePrompts:
         """Return the prompts of `rows`; the other arguments are those of all requests, the history among them."""
-        seed = repr(rng.bit_generator.seed_seq)  # type: ignore[attr-defined]
+        seed = repr(rng.bit_generator.seed_seq)
         recipe = [GENERATOR, np.__version__, type(rng.bit_generator).__name__, seed, self._parameters(), words_digest()]
 
         def write() -> pa.ChunkedArray:

@@ -127,7 +127,9 @@ class Trace:
 
     def _of(self, known: pa.Table, rows: npt.NDArray[np.int64]) -> "Trace":
         late = None if self.late is None else self.late.take(rows)
-        return replace(self, known=known, identity=content_digest(known, late and late.recipe), late=late, path=None)
+        return replace(
+            self, known=known, identity=content_digest(known, late.recipe if late else None), late=late, path=None
+        )
 
     @property
     def span_s(self) -> float:
@@ -196,7 +198,7 @@ def make(
     check_cells(canonical, origin)
     check_unique(canonical.column("request_id"), origin)
     check_order(canonical, origin)
-    identity = content_digest(canonical, late and late.recipe)
+    identity = content_digest(canonical, late.recipe if late else None)
     return Trace(canonical, name, source, identity, notes, path, late)
 
 
