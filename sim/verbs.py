@@ -8,7 +8,7 @@ import sys
 import time
 from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_folder, check_place, make_free_folder
-from mezzotint.sim.run.config.compose import Files, compose_config
+from mezzotint.sim.run.config.compose import OURS, Files, compose_config, composed
 from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
@@ -227,15 +227,20 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
     """
     found = points(words, files)
     shared = set.intersection(*map(set, found.overrides)) if len(found.overrides) > 1 else set[str]()
+    all_words = [[*filter(of_hydra, words), *point] for point in found.overrides]
+    configs: list[DictConfig | None] = []
+    for each in all_words:  # before the first point runs; what files of the user's say now counts
+        with composed(each, files) as config:
+            configs.append(None if files == OURS else config)
     calls = [
         partial(
             _run_point,
-            compose_config([*filter(of_hydra, words), *point], files),
+            each if config is None else config,
             point,
             [word for word in point if word not in shared],
             folder / str(number),
         )
-        for number, point in enumerate(found.overrides)
+        for number, (each, config, point) in enumerate(zip(all_words, configs, found.overrides, strict=True))
     ]
     ended, failures, unwritten = Counter[str](), list[str](), list[OSError]()
     run = run_calls(calls, found.jobs, found.launcher, options=found.options, folder=claim)
@@ -285,17 +290,25 @@ def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, A
         )
 
 
-def _run_point(config: DictConfig, overrides: Sequence[str], differing: Sequence[str], folder: Path) -> Ended:
-    """Run one point of a sweep, here or in a worker process; its line names the overrides that the points differ in."""
+def _run_point(
+    config: Sequence[str] | DictConfig, overrides: Sequence[str], differing: Sequence[str], folder: Path
+) -> Ended:
+    """Run one point of a sweep, here or in a worker process; its line names the overrides that the points differ in.
+
+    Args:
+        config: its configuration, or all words that compose it from our files: a configuration takes a megabyte.
+    """
     from mezzotint.sim.metrics.header import run_line
+    from mezzotint.sim.run.shared_trace import shared_trace
     from mezzotint.sim.run.simulate import simulate_into
 
     setup_globals()  # registers Hydra's resolvers
     words = [word.lstrip("+") for word in overrides if not word.startswith("run.dir=")]
     try:
-        plain = resolve_config(config)
+        with nullcontext(config) if isinstance(config, DictConfig) else composed(config) as own:
+            plain = resolve_config(own)
         check(plain)  # before the folder is claimed, which may be named after the system
-        summary, folder, kept = simulate_into(plain, folder, keep=True)
+        summary, folder, kept = simulate_into(plain, folder, keep=True, load=shared_trace)
         named = (word.lstrip("+") for word in differing if not word.startswith(("system=", "run.dir=")))
         return "kept" if kept else "done", run_line(summary, plain, " ".join(named), str(folder))
     except Exception as error:

@@ -23,6 +23,7 @@ would exceed the stack of the process."""
 _TOO_DEEP = "it is nested too deeply, or a part of itself"
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 _WRONG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
@@ -31,6 +32,12 @@ _WRONG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, Ov
 
 class DocumentError(ValueError):
     """A text is not usable YAML or JSON. The message is part of a line: the place in the text, and the error."""
+
+
+def dump(content: Any) -> str:
+    """Return mappings, lists and plain values as YAML; keys keep their order."""
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False)
+    return text
 
 
 def parse(content: str | bytes) -> Any:

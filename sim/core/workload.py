@@ -240,13 +240,18 @@ class SimilarityInputs:
         embeddings: returns the text embeddings of all rows, float32 (preload + rows, d).
         search: the search method of caches.
         similarity_map: from the encoder's similarity to that of the thresholds.
-        content: key of the trace and its encoder in the disk cache; None keeps nothing there.
+        named: returns ``content``; None without one.
     """
 
     embeddings: Callable[[], NDArray[np.float32]]
     search: Search
     similarity_map: SimilarityMap = field(default_factory=Identity)
-    content: str | None = None
+    named: Callable[[], str] | None = None
+
+    @property
+    def content(self) -> str | None:
+        """Key of the trace and its encoder in the disk cache; None keeps nothing there."""
+        return None if self.named is None else self.named()
 
 
 def check_equal_steps(

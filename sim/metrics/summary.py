@@ -114,7 +114,7 @@ def summarise(
             "source": trace.source,
             "requests": len(trace),
             "span_s": trace.span_s,
-            "digest": trace.digest,
+            "digest": trace.identity,
             "columns": dict(columns),
         },
         "work": view.work(),

@@ -26,6 +26,7 @@ from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.config.points import points as points_of
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.run_key import digest
+from mezzotint.sim.run.shared_trace import shared_trace
 from mezzotint.sim.run.simulate import simulate, write
 from mezzotint.traces.sources import Source
 from mezzotint.traces.table.trace import Trace
@@ -250,7 +251,7 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:
     """Run one point, and return its folder and its error, if any."""
     try:
-        write(simulate(config), folder)
+        write(simulate(config, trace=shared_trace(config)), folder)
     except REFUSED as error:
         return folder, _line(error)
     return folder, None

@@ -30,6 +30,7 @@ from mezzotint.sim.plan.search import CONFIDENCE, bisect, interval
 from mezzotint.sim.report.compare import Spread, limit_text
 from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.pool import Launcher, run_calls
+from mezzotint.sim.run.shared_trace import shared_trace
 from mezzotint.sim.run.simulate import simulate_into
 
 DIGITS = 6
@@ -225,7 +226,7 @@ def measure_in(
 
 def _run(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     try:
-        return simulate_into(config, folder, keep=True)[0]
+        return simulate_into(config, folder, keep=True, load=shared_trace)[0]
     except SimulationError as error:  # other rates and seeds may not have it
         raise SimulationError(f"{folder.name}: {error}") from None
 

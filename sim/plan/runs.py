@@ -1,8 +1,7 @@
 """Runs of a plan: each is made once, and its summary is kept under the key of its configuration and of the code."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,17 +9,13 @@ from mezzotint.backends.base import BackendError
 from mezzotint.files.digest import keep, read_kept
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place
-from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.plan.candidate import Candidate
-from mezzotint.sim.plan.traffic import repeat
-from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.refusal import warn
 from mezzotint.sim.run.run_key import digest
+from mezzotint.sim.run.shared_trace import shared_trace
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.sources import Source
-from mezzotint.traces.table.trace import Trace
 
 Summary = Mapping[str, Any]
 DROPPED = ("wall",)
@@ -84,25 +79,10 @@ def _file_name(config: Mapping[str, Any], repeats: int) -> str:
     return f"{digest(config)}.json" if repeats == 1 else f"{digest(config)}-{repeats}.json"
 
 
-@lru_cache(maxsize=8)
-def _trace(source: str, seed: int, repeats: int) -> Trace:
-    """Load a trace once for the runs of all candidates: drawing one takes as long as replaying it.
-
-    Args:
-        source: the configuration of the trace, as JSON.
-        repeats: the requests come so many times over, for a longer run at drawn times.
-    """
-    if repeats > 1:
-        return repeat(_trace(source, seed, 1), repeats)
-    built: Source = build(json.loads(source), "trace", Source)
-    return built.load(stream(seed, TRACE))
-
-
 def _run(path: Path, config: Mapping[str, Any], repeats: int) -> tuple[Path, str | None]:
-    """Make one run and keep its summary; return its file and its error, if any."""
+    """Make one run, of ``repeats`` times the requests, and keep its summary; return its file and its error, if any."""
     try:
-        trace = _trace(json.dumps(config["trace"], default=str), config["seed"], repeats)
-        summary = simulate(config, trace=trace).summary
+        summary = simulate(config, trace=shared_trace(config, repeats)).summary
     except (ConfigError, BackendError, TraceError) as error:  # of this candidate, such as too few GPUs for two models
         return path, " ".join(str(error).split())
     keep(path, {key: value for key, value in summary.items() if key not in DROPPED}, ConfigError)

@@ -79,13 +79,12 @@ class Traffic:
     @property
     def has_prompts(self) -> bool:
         """True if a request has a prompt, so that a cache can be searched."""
-        prompts = self.trace.prompts()
-        return int(prompts.null_count) < len(prompts)
+        return self.trace.has("prompt")
 
     @property
     def has_addons(self) -> bool:
         """True if a request asks for a ControlNet or a LoRA."""
-        return any(self._longest(name) > 0 for name in ("controlnets", "loras"))
+        return any(self.trace.has(name) for name in ("controlnets", "loras"))
 
     @property
     def own_shapes(self) -> tuple[str, ...]:
@@ -103,9 +102,6 @@ class Traffic:
         steps = sorted(set(values["steps"].tolist()))
         size = size_text(*sizes[0]) if len(sizes) == 1 else f"{len(sizes)} sizes"
         return f"{size}, {steps[0]} steps" if len(steps) == 1 else f"{size}, {steps[0]} to {steps[-1]} steps"
-
-    def _longest(self, name: str) -> int:
-        return max((len(names or ()) for names in self.trace.table.column(name).to_pylist()), default=0)
 
 
 def find_traffic(options: Options) -> Traffic:
@@ -245,13 +241,3 @@ def find_starts(
             "take a longer trace or a lower rate"
         )
     return starts, earlier, notes
-
-
-def repeat(trace: Trace, repeats: int) -> Trace:
-    """Return a trace of the same requests, ``repeats`` times over, one pass after another."""
-    ids = np.char.mod("%d", np.arange(len(trace) * repeats))
-    shift_s = np.repeat(np.arange(repeats) * (float(trace.arrival_s[-1]) + 1.0), len(trace))
-    table = pa.concat_tables([trace.table] * repeats)
-    for name, values in (("request_id", ids), ("arrival_s", np.tile(trace.arrival_s, repeats) + shift_s)):
-        table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
-    return make(table, name=trace.name, source=trace.source, notes=trace.notes)

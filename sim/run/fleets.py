@@ -24,7 +24,7 @@ def models_of_fleet(frontend: FrontEnd, trace: Trace, models: Mapping[str, Model
         return models
     codes, first, rows = np.unique(trace.codes("base_model"), return_index=True, return_inverse=True)
     unnamed = int((codes < 0).sum())  # code -1 of rows without one is the first, if it is there
-    names = trace.table.column("base_model").take(first[unnamed:]).to_pylist()
+    names = trace.cells("base_model").take(first[unnamed:]).to_pylist()
     return frontend.read((rows - unnamed).astype(np.int32), names, models)
 
 

@@ -38,7 +38,7 @@ PROBES = (
 def digest(config: Mapping[str, Any]) -> str:
     """Return the key of a run, 16 hex digits: of its configuration, the content of its files, and the arithmetic."""
     backend = config.get("backend", {})
-    parts = {key: _by_content(value) for key, value in config.items() if key not in ("run", "backend")}
+    parts = {key: by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     parts["backend"] = {key: value for key, value in backend.items() if key != "folder"}
     profiles = [_profiles(kind, backend.get("folder")) for kind in _kinds(config)]
     return combine(arithmetic(), [repr(list_prices()), settings("trace"), *profiles], parts)
@@ -86,13 +86,13 @@ def _profiles(gpu: str, folder: str | None) -> str:
     return combine({model: profile.model_dump_json() for model, profile in profiles.items()})
 
 
-def _by_content(value: Any) -> Any:
+def by_content(value: Any) -> Any:
     """Return ``value`` with each file name replaced by the digest of the file's content."""
     if isinstance(value, Mapping):
         mixed = len({type(key) for key in value}) > 1  # such as {10: 0.75, "5": 0.65}, which JSON cannot sort
-        return {str(key) if mixed else key: _by_content(item) for key, item in value.items()}
+        return {str(key) if mixed else key: by_content(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_by_content(item) for item in value]
+        return [by_content(item) for item in value]
     return _content(value) if isinstance(value, str) else value
 
 

@@ -60,12 +60,14 @@ def split(
     images[:preload] = 1
     rows = np.repeat(np.arange(len(trace)), images)
     image_number = np.arange(len(rows)) - np.repeat(np.cumsum(images) - images, images) + 1
-    table = trace.table.take(rows)
-    of_request = table.column("request_id").to_pylist()
+    taken = trace.take(rows)
+    of_request = taken.cells("request_id").to_pylist()
     ids = [name if n == 1 else f"{name}#{n}" for name, n in zip(of_request, image_number.tolist(), strict=True)]
-    columns = {name: table.column(name) for name in table.column_names} | {"request_id": ids}
+    columns = {name: taken.known.column(name) for name in taken.known.column_names} | {"request_id": ids}
     columns["images"] = np.ones(len(rows), np.int32)
-    split_trace = make(columns, name=trace.name, source=trace.source, notes=trace.notes, where="images=requests")
+    split_trace = make(
+        columns, name=trace.name, source=trace.source, notes=trace.notes, where="images=requests", late=taken.late
+    )
     times = np.repeat(schedule.times, images[preload:])
     return split_trace, replace(schedule, times=times), image_number[preload:]
 
@@ -100,10 +102,10 @@ class SamplingCounter:
             self.assume("images per request", 1, f"{several} requests ask for more; one is served")
         images = np.ones(len(trace), np.int64) if self.images == "first" else np.maximum(asked, 1)
         names = "guidance", "negative_prompt", "input_images", "strength"
-        if (images == 1).all() and all(trace.table.column(name).null_count == len(trace) for name in names):
+        if (images == 1).all() and not any(trace.has(name) for name in names):
             return None
         guidance, strength, inputs = (trace.column(name) for name in ("guidance", "strength", "input_images"))
-        negative = pc.fill_null(pc.greater(pc.utf8_length(trace.table.column("negative_prompt")), 0), False).to_numpy()
+        negative = pc.fill_null(pc.greater(pc.utf8_length(trace.cells("negative_prompt")), 0), False).to_numpy()
         strength = np.where(inputs == 0, np.nan, strength)
         inputs = np.where(np.isnan(strength), np.maximum(inputs, 0), np.maximum(inputs, 1))
         # -1 is a request without a guidance scale, of which only a negative prompt tells whether CFG runs.

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import yaml
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from mezzotint.files.document import dump
 from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
@@ -104,14 +104,14 @@ class TraceInputs:
 
     def seed(self, row: int) -> int:
         """Return the seed of the noise that ``row`` starts from."""
-        seed = self.trace.table.column("seed")[row].as_py()
+        seed = self.trace.cells("seed")[row].as_py()
         return row if seed is None else int(seed)
 
     def service_s(self, row: int) -> float:
         """Return the seconds that the service took to generate ``row``. Raises TraceError if the trace lacks them."""
-        seconds = self.trace.table.column("gen_s")[row].as_py()
+        seconds = self.trace.cells("gen_s")[row].as_py()
         if seconds is None:
-            request = self.trace.table.column("request_id")[row].as_py()
+            request = self.trace.cells("request_id")[row].as_py()
             raise TraceError(
                 f"{self.trace.path or self.trace.name}: request {request}: has no gen_s, which backend.service=trace"
                 " needs of every request; drop the request, or choose backend.service=profile"
@@ -172,7 +172,13 @@ def simulate(config: Mapping[str, Any], *, progress: bool = False, trace: Trace 
 
 
 def simulate_into(
-    plain: dict[str, Any], folder: Path, *, fresh: bool = False, keep: bool = False, progress: bool = True
+    plain: dict[str, Any],
+    folder: Path,
+    *,
+    fresh: bool = False,
+    keep: bool = False,
+    progress: bool = True,
+    load: Callable[[Mapping[str, Any]], Trace] | None = None,
 ) -> tuple[dict[str, Any], Path, bool]:
     """Run one simulation into a run folder.
 
@@ -180,6 +186,7 @@ def simulate_into(
         fresh: if ``folder`` exists, take another one.
         keep: if ``folder`` holds the same run, read it instead.
         progress: show a bar, on a terminal.
+        load: returns the trace of the configuration, in place of loading it for this run alone.
 
     Returns:
         Its summary, its folder, and True if it was read.
@@ -194,7 +201,7 @@ def simulate_into(
             if config_of(folder) != saved_config(plain):
                 raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
             return read_summary(folder), claim.folder, True
-        outcome = simulate(plain, progress=progress and not keep)
+        outcome = simulate(plain, progress=progress and not keep, trace=None if load is None else load(plain))
         save(outcome, claim)
         return outcome.summary, claim.folder, False
 
@@ -251,7 +258,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         judged=judged,
         seen={} if engine.client is None else engine.client.seen(),
     )
-    ids = sent.table.column("request_id")
+    ids = sent.cells("request_id")
 
     def timeline(path: Path) -> None:
         cluster = engine.cluster
@@ -379,7 +386,7 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             embeddings,
             build(settings.search, "search", Search),
             build(settings.similarity_map, "similarity_map", SimilarityMap),
-            f"{trace.digest} {encoder.name}",
+            lambda: f"{rows.digest} {encoder.name}",
         ),
         models=models,
         cluster=Cluster(gpus, of_gpus, models, residency, placed),
@@ -480,7 +487,7 @@ def _assume(
         engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
     for noted in sampling:
         engine.assume(noted.what, noted.value, noted.source)
-    lists = (trace.table.column(name) for name in ("controlnets", "loras"))
+    lists = (trace.cells(name) for name in ("controlnets", "loras"))
     has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(names), 0).to_numpy() > 0 for names in lists])
     if has_addons.any() and addons == "ignore":
         engine.assume(
@@ -547,7 +554,7 @@ def save(outcome: Outcome, claim: Claim) -> None:
                 pq.write_table(table, file)
         if outcome.timeline is not None:
             outcome.timeline(staging / TIMELINE)
-        (staging / CONFIG).write_text(yaml.safe_dump(outcome.config, sort_keys=False), encoding="utf-8")
+        (staging / CONFIG).write_text(dump(outcome.config), encoding="utf-8")
         summary = json.dumps(outcome.summary, indent=2, allow_nan=False)
         (staging / SUMMARY).write_text(f"{summary}\n", encoding="utf-8")
     except OSError as error:
@@ -559,7 +566,7 @@ def save(outcome: Outcome, claim: Claim) -> None:
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:
     """Return a function: trace row -> its add-ons, None without any."""
-    controlnets, loras = (trace.table.column(name).combine_chunks() for name in ("controlnets", "loras"))
+    controlnets, loras = (trace.cells(name).combine_chunks() for name in ("controlnets", "loras"))
 
     def addons_of(row: int) -> Addons | None:
         addons = Addons(tuple(controlnets[row].as_py() or ()), tuple(loras[row].as_py() or ()))

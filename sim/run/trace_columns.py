@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from mezzotint.sim.cache.key import COLUMN
 from mezzotint.sim.core.culprit import is_ours
 from mezzotint.sim.engine import Engine
@@ -33,7 +30,7 @@ def columns_read(trace: Trace, settings: Settings, engine: Engine) -> dict[str, 
     reasons = _reasons(trace, settings, engine)
     if (trace.column("images") <= 1).all():
         del reasons["images"]
-    present = [name for name in trace.table.column_names if name in reasons and _has_values(trace.table.column(name))]
+    present = [name for name in trace.known.column_names if name in reasons and trace.has(name)]
     if trace.notes.get("arrival_s") == ORDER_ONLY:
         present.remove("arrival_s")
     return {
@@ -74,9 +71,3 @@ def _reasons(trace: Trace, settings: Settings, engine: Engine) -> dict[str, str]
         "latency_s": "a measured result",
     }
     return {name: "" if name in key - {*BY_SHAPE} else reason for name, reason in reasons.items()}
-
-
-def _has_values(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_list(column.type):
-        return bool((pc.fill_null(pc.list_value_length(column), 0).to_numpy() > 0).any())
-    return bool(column.null_count < len(column))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.metrics.request_columns import CHUNK, TRY
-from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.trace import Trace
 
 
@@ -34,7 +33,7 @@ class Rows:
 
     def of_trace(self, trace: Trace) -> Trace:
         """Return ``trace`` with a row for every try."""
-        return trace if self.max_tries == 1 else _take(trace, self.of(np.arange(self.rows)))
+        return trace if self.max_tries == 1 else trace.take(self.of(np.arange(self.rows)))
 
 
 def keep_sent(engine: Engine, trace: Trace) -> Trace:
@@ -57,15 +56,10 @@ def keep_sent(engine: Engine, trace: Trace) -> Trace:
         record.fleet.swap = record.fleet.swap[places]
     if record.attempts is not None:
         record.attempts.renumber(row_of)
-    taken = _take(trace, np.where(rows < first, rows, first + (rows - first) % workload.rows))
+    taken = trace.take(np.where(rows < first, rows, first + (rows - first) % workload.rows))
     sent_as = TRY if TRY in record.request_columns else CHUNK
     number = [1] * first + record.request_columns[sent_as].tolist()
-    names = zip(taken.table.column("request_id").to_pylist(), number, strict=True)
+    names = zip(taken.cells("request_id").to_pylist(), number, strict=True)
     ids = [name if count == 1 else f"{name}~{count}" for name, count in names]
-    place = taken.table.column_names.index("request_id")
-    return replace(taken, table=taken.table.set_column(place, taken.table.schema.field(place), [ids]))
-
-
-def _take(trace: Trace, rows: NDArray[np.int64]) -> Trace:
-    table = trace.table.take(rows)
-    return replace(trace, table=table, digest=content_digest(table), path=None)
+    place = taken.known.column_names.index("request_id")
+    return replace(taken, known=taken.known.set_column(place, taken.known.schema.field(place), [ids]))

@@ -74,7 +74,7 @@ class FixedTimes(Backend):
 def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     """Build an engine of ``count`` whole-request workers, vanilla by default. ``preload``, ``use_model_shape``,
     ``shapes``, ``deadline``, ``own_deadline_s`` and ``priority`` set the workload, ``embeddings``, ``search``,
-    ``similarity_map`` and ``content`` the similarity, and
+    ``similarity_map`` and ``named`` the similarity, and
     ``roles`` the roles of the GPUs."""
     preload = parts.pop("preload", 0)
     total = len(full_s)
@@ -104,7 +104,7 @@ def engine(times: Any, full_s: Any, count: int = 1, **parts: Any) -> Engine:
     similarity = SimilarityInputs(
         parts.pop("embeddings", lambda: np.eye(total, dtype=np.float32)),
         **{"search": Exact()}
-        | {name: parts.pop(name) for name in ("search", "similarity_map", "content") if name in parts},
+        | {name: parts.pop(name) for name in ("search", "similarity_map", "named") if name in parts},
     )
     gpu = parts.pop("gpu", Gpu("test", 300.0, 60.0, "made up"))
     roles = parts.pop("roles", ["large"] * count)

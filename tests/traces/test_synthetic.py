@@ -1,6 +1,7 @@
 """The built-in trace: repeatable, lawful for all settings, and shaped like the traces it is fitted to."""
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mezzotint.traces.describe.users import UserStatistics, user_statistics
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.ancestry import Ancestry, Order, draw_lags, order_by
-from mezzotint.traces.table.trace import Trace, make
+from mezzotint.traces.table.trace import Trace, make, read, write
 
 
 def met(trace: Trace) -> UserStatistics:
@@ -44,6 +45,21 @@ def test_trace_depends_on_the_seed_and_an_optional_part_changes_no_other_column(
         assert plain.table.column(column).equals(full.table.column(column)), column
     assert plain.table.column("loras").null_count == 300
     assert full.table.column("loras").null_count == full.table.column("base_model").null_count == 0
+
+
+def test_prompts_made_late_are_those_of_the_rows_and_of_the_file(tmp_path: Path) -> None:
+    trace, rows = load(requests=60), np.array([5, 3, 59, 3])
+    taken, head = trace.take(rows), trace.head(7)
+    identities = {
+        each.identity for each in (trace, taken, head, trace.take(rows[::-1]), load(requests=60, edit_power=9))
+    }
+    assert len(identities) == 5
+    kept = read(write(trace, tmp_path / "kept.parquet").path or "")
+    assert kept.digest == trace.digest == kept.identity != trace.identity
+    assert taken.table.equals(kept.table.take(rows))
+    assert head.digest == kept.head(7).digest
+    assert trace.has("prompt")
+    assert not trace.has("loras")
 
 
 SHARE = st.floats(0, 1)

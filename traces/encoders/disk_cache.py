@@ -11,6 +11,7 @@ Blocks that are damaged, or from another entry or another cache folder, do not m
 import hashlib
 import hmac
 import json
+import math
 import os
 import secrets
 import shutil
@@ -86,8 +87,8 @@ def compute_once(kind: str, facts: Mapping[str, Any], rows: int, columns: Column
     Raises TraceError if $MEZZOTINT_CACHE_GIB is not a number, or temporary files cannot be written either.
     """
     limit = max_bytes()  # reject a wrong setting before the work
-    key = hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode()).hexdigest()[:32]
-    folder = home() / kind / key
+    folder = _folder(kind, facts)
+    key = folder.name
     with suppress(OSError), ExitStack() as stack:
         entry = _Entry(folder, keyed_hash(key, secret()), rows, columns, stack)
         if entry.is_complete:
@@ -107,6 +108,27 @@ def compute_once(kind: str, facts: Mapping[str, Any], rows: int, columns: Column
             f"{tempfile.gettempdir()}: {kind} cannot be written ({error}), neither here nor in the cache; free "
             "the disk, or set MEZZOTINT_CACHE and TMPDIR"
         ) from error
+
+
+def asked_before(kind: str, facts: Mapping[str, Any]) -> float:
+    """Return how often this was called before for an entry that is not there; infinity for one that is.
+
+    0 if the cache cannot be written.
+    """
+    folder = _folder(kind, facts)
+    if folder.is_dir():
+        return math.inf
+    with suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_suffix(".asked").open("ab") as file:  # a byte for each call: processes may call at once
+            file.write(b".")
+            return file.tell() - 1
+    return 0
+
+
+def _folder(kind: str, facts: Mapping[str, Any]) -> Path:
+    """Return the folder of an entry, named by a hash of ``facts``."""
+    return home() / kind / hashlib.sha256(json.dumps([FORMAT, facts], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def max_bytes() -> float:

@@ -10,9 +10,12 @@ from annotated_types import Ge
 
 from mezzotint.settings.ranges import Count
 from mezzotint.traces.similarity.exact import Exact
-from mezzotint.traces.similarity.neighbours import UNIT, Neighbours, cached_neighbours
+from mezzotint.traces.similarity.neighbours import UNIT, Neighbours, asked_for_neighbours, cached_neighbours
 from mezzotint.traces.similarity.search import Found, Index
 from mezzotint.traces.similarity.similarities import SimilaritySource
+
+FEW_ROWS = 20_000
+"""Rows of a trace whose neighbours are found in the first run: that takes three seconds at most."""
 
 FEW = 16
 """Queries compared at a time by the fallback index, which few queries need."""
@@ -27,15 +30,21 @@ class CachedSearch:
             square of the rows.
         max_neighbours: neighbours kept of a row, the most similar ones. If a row had more and none of these is in the
             cache, the cache itself is searched.
+        exact_runs: first runs of a trace that search by ``Exact`` if it has more than `FEW_ROWS` rows, since to find
+            all neighbours takes up to twice as long; 0 finds them in the first.
     """
 
     max_rows: Annotated[int, Ge(0)] = 200_000
     max_neighbours: Count = 1024
+    exact_runs: Annotated[int, Ge(0)] = 1
 
     def open(self, source: SimilaritySource, rows: int, floor: float, content: str | None) -> Callable[[], Index]:
         if rows > self.max_rows or floor == -np.inf:
             return Exact().open(source, rows, floor, content)
-        known = cached_neighbours(source, rows, floor, self.max_neighbours, content)
+        wanted = source, rows, floor, self.max_neighbours, content
+        if rows > FEW_ROWS and asked_for_neighbours(*wanted) < self.exact_runs:
+            return Exact().open(source, rows, floor, content)
+        known = cached_neighbours(*wanted)
 
         @cache
         def exact() -> Callable[[], Index]:

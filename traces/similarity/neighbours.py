@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mezzotint.traces.encoders.disk_cache import compute_once
+from mezzotint.traces.encoders.disk_cache import asked_before, compute_once
 from mezzotint.traces.similarity.bound import SLACK, Bound, cheapest
 from mezzotint.traces.similarity.similarities import DECIMALS, Floats, SimilaritySource, similarity
 
@@ -20,7 +20,7 @@ Indices = NDArray[np.int64]
 UNIT = 10**DECIMALS
 """Similarities are stored as whole millionths."""
 
-VERSION = 2
+KIND, VERSION = "neighbours", 2
 QUERIES, ARTIFACTS, PAIRS = 512, 16_384, 1024
 """Rows compared at a time, and pairs compared in full: blocks that fit into the processor's caches."""
 
@@ -96,13 +96,26 @@ def cached_neighbours(
     if content is None:
         blocks = _blocks(source, rows, floor, max_neighbours, np.empty(0, np.int64), progress=False)
         return Neighbours(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    facts = {"version": VERSION, "content": content, "space": source.key, "floor": floor, "rows": rows}
-    facts["most"] = max_neighbours
+    facts = _facts(source, rows, floor, max_neighbours, content)
     return Neighbours(
         **compute_once(
-            "neighbours", facts, rows, FILES, lambda done: _blocks(source, rows, floor, max_neighbours, done["ends"])
+            KIND, facts, rows, FILES, lambda done: _blocks(source, rows, floor, max_neighbours, done["ends"])
         )
     )
+
+
+def asked_for_neighbours(
+    source: SimilaritySource, rows: int, floor: float, max_neighbours: int, content: str | None
+) -> float:
+    """Return how often this was called before for these neighbours; infinity if they are known, or cannot be kept."""
+    if content is None:
+        return np.inf
+    return asked_before(KIND, _facts(source, rows, floor, max_neighbours, content))
+
+
+def _facts(source: SimilaritySource, rows: int, floor: float, max_neighbours: int, content: str) -> dict[str, object]:
+    facts = {"version": VERSION, "content": content, "space": source.key, "floor": floor, "rows": rows}
+    return {**facts, "most": max_neighbours}
 
 
 def _blocks(

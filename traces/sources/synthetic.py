@@ -1,5 +1,7 @@
 """Synthetic traffic modelled on real services: users, sessions, and prompts that edit earlier ones."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
@@ -13,19 +15,20 @@ from annotated_types import Ge, Le
 from mezzotint.settings.ranges import Count, Number, Share
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.synthetic import addons, settings
-from mezzotint.traces.synthetic.ancestry import Ancestry, order_by
+from mezzotint.traces.synthetic.ancestry import Ancestry, Order, order_by
 from mezzotint.traces.synthetic.bounds import check_size
-from mezzotint.traces.synthetic.distributions import Indices, numbered_names, split_weights
+from mezzotint.traces.synthetic.distributions import Floats, Indices, numbered_names, split_weights
 from mezzotint.traces.synthetic.prompt_writer import PromptWriter
 from mezzotint.traces.synthetic.published import published
 from mezzotint.traces.synthetic.session_rate import SessionRate
 from mezzotint.traces.synthetic.user_sessions import UserSessions, channels
+from mezzotint.traces.synthetic.words import words_digest
 from mezzotint.traces.table.nodes import placed
 from mezzotint.traces.table.sessions import sessions
-from mezzotint.traces.table.trace import Trace, make
+from mezzotint.traces.table.trace import LatePrompts, Trace, make
 from mezzotint.traces.table.validation import check_number, check_ranges
 
-WHERE = "synthetic trace"
+WHERE, GENERATOR = "synthetic trace", 6
 
 STREAMS = ("visits", "channels", "wording", "sizes", "steps", "images", "models", "addons", "seeds")
 
@@ -149,7 +152,7 @@ class Synthetic:
         check_size(WHERE, drawn, self.rate_rpm, users)
 
     def load(self, rng: np.random.Generator) -> Trace:
-        """Draw the trace; the same arguments and stream give the same digest."""
+        """Draw the trace; the same arguments and stream give the same digest. Prompts are made when they are read."""
         users = self.users if self.users is not None else max(1, round(self.users_per_rpm * self.rate_rpm))
         user_sessions = self._part(UserSessions, clock=self._part(SessionRate), users=users)
         drawn_rows = self.requests * (self.channels if self.one_channel else 1)
@@ -163,9 +166,8 @@ class Synthetic:
             channel = channels(own, self.channels, self.channel_stay, streams["channels"])
             visible = np.flatnonzero((arrival_s >= 0.0) & ((channel == 0) | (not self.one_channel)))
             found, drawn_rows = len(visible), drawn_rows + drawn_rows // 4 + 100
-        wording = self._part(PromptWriter, ancestry=self._part(Ancestry))
-        prompts = wording.compose(user, arrival_s, own, order_by(channel), streams["wording"])
         rows = visible[: self.requests]
+        late = self._late_prompts(user, arrival_s, own, channel, rows, streams["wording"])
         arrival_s, user, count = arrival_s[rows], user[rows], len(rows)
         # planned sessions, since those of one user may overlap
         previous = sessions(planned[rows], arrival_s, np.inf).previous
@@ -186,7 +188,6 @@ class Synthetic:
                 "request_id": ids,
                 "arrival_s": arrival_s,
                 "user_id": numbered_names("u", user, users),
-                "prompt": prompts.texts(rows, self.comma_share),
                 "width": sizes[:, 0],
                 "height": sizes[:, 1],
                 "frames": sizes[:, 2] if sizes.shape[1] == 3 else None,
@@ -199,9 +200,24 @@ class Synthetic:
             },
             name=self.name,
             source="synthetic: made up by mezzotint, in the image of published traces",
-            notes={"synthetic": True, "generator": 6, "parameters": self._parameters()},
+            notes={"synthetic": True, "generator": GENERATOR, "parameters": self._parameters()},
             where=WHERE,
+            late=late,
         )
+
+    def _late_prompts(
+        self, user: Indices, arrival_s: Floats, own: Order, channel: Indices, rows: Indices, rng: np.random.Generator
+    ) -> LatePrompts:
+        """Return the prompts of `rows`; the other arguments are those of all requests, the history among them."""
+        seed = repr(rng.bit_generator.seed_seq)
+        recipe = [GENERATOR, np.__version__, type(rng.bit_generator).__name__, seed, self._parameters(), words_digest()]
+
+        def write() -> pa.ChunkedArray:
+            wording = self._part(PromptWriter, ancestry=self._part(Ancestry))
+            made = wording.compose(user, arrival_s, own, order_by(channel), rng)
+            return made.texts(rows, self.comma_share)
+
+        return LatePrompts(hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest(), write)
 
     def _part(self, kind: Any, **given: Any) -> Any:
         return kind(**given, **{each.name: getattr(self, each.name) for each in fields(kind) if each.name not in given})

@@ -1,8 +1,10 @@
 """Words of synthetic prompts, the most frequent first, and their frequency distribution."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from importlib import resources
 from itertools import count, islice, product
 
 import numpy as np
@@ -50,6 +52,12 @@ def word_draws(skew: float, shift: float) -> Words:
     heights = np.cumsum((np.arange(1, WORDS + 1) + shift) ** -skew)
     found: Words = np.searchsorted(heights, (np.arange(CELLS) + 0.5) / CELLS * heights[-1]).astype(np.uint16)
     return found
+
+
+@cache
+def words_digest() -> str:
+    """Return the SHA-256 of the file that the words are taken from."""
+    return hashlib.sha256((resources.files("mezzotint.conf") / "data/vocabulary.yaml").read_bytes()).hexdigest()
 
 
 def _listed(name: str) -> list[str]:

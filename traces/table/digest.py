@@ -12,12 +12,15 @@ BLOCK = 65_536
 """Rows hashed at a time; part of the digest's definition, so it must never change."""
 
 
-def content_digest(table: pa.Table) -> str:
+def content_digest(table: pa.Table, recipe: str | None = None) -> str:
     """Return SHA-256 over the columns' names, types, nulls and values, as 64 hexadecimal digits.
 
     Two tables have one digest exactly if they hold the same values in the same order. Chunking, row groups,
     compression, metadata, the file's name and bytes behind nulls do not enter, and -0.0 is 0.0. An all-null column of
     `mezzotint.traces.table.columns.LATER` does not enter.
+
+    Args:
+        recipe: stands for the prompts, which are not made yet; None if they are there.
     """
     total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
     for field in table.schema:
@@ -26,6 +29,8 @@ def content_digest(table: pa.Table) -> str:
             continue
         # Parquet renames the items of lists, so the type's own text is not stable
         kind = f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
+        if recipe is not None and field.name == "prompt":
+            kind, column = f"made by {recipe}", column.slice(0, 0)
         total.update(f"\n{field.name}: {kind}\n".encode())
         for start in range(0, len(column), BLOCK):
             block = column.slice(start, BLOCK)

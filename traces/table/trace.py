@@ -1,9 +1,11 @@
 """The canonical trace: one typed table of requests in the order of their arrival."""
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,41 +37,99 @@ ADDON_BYTES = "addon_bytes"
 """Key of the note on the sizes of add-ons: name -> bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class LatePrompts:
+    """Prompts that are made when they are first read, none of them null; most systems compare none.
+
+    Attributes:
+        recipe: names all that decides them.
+        make: returns them, (n,).
+    """
+
+    recipe: str
+    make: Callable[[], pa.ChunkedArray]
+
+    @cached_property
+    def texts(self) -> pa.ChunkedArray:
+        """The prompts, (n,)."""
+        return self.make()
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "LatePrompts":
+        """Return the prompts of these rows."""
+        recipe = hashlib.sha256(self.recipe.encode() + rows.astype(np.int64).tobytes()).hexdigest()
+        return LatePrompts(recipe, lambda: self.texts.take(pa.array(rows)))
+
+
+@dataclass(frozen=True)
 class Trace:
     """Requests in the order of their arrival.
 
     Attributes:
-        table: n rows with exactly the columns of `SCHEMA`.
+        known: n rows with exactly the columns of `SCHEMA`; prompts that are made late are null.
         name: its name in reports.
         source: its origin, in words.
-        digest: SHA-256 of the content (see `content_digest`).
+        identity: the digest, in which the recipe stands for late prompts.
         notes: JSON-able facts about it: licence, filters, rows skipped, whether it is synthetic.
         path: the file it was read from or written to, if any.
+        late: the prompts, if they are made late.
     """
 
-    table: pa.Table
+    known: pa.Table
     name: str
     source: str
-    digest: str
+    identity: str
     notes: dict[str, Any]
     path: Path | None = None
+    late: LatePrompts | None = None
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return int(self.known.num_rows)
+
+    @property
+    def table(self) -> pa.Table:
+        """All rows with exactly the columns of `SCHEMA`; this makes late prompts."""
+        if self.late is None:
+            return self.known
+        place = SCHEMA.get_field_index("prompt")
+        return self.known.set_column(place, SCHEMA.field(place), self.late.texts)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content (see `content_digest`); this makes late prompts."""
+        return self.identity if self.late is None else content_digest(self.table)
+
+    def cells(self, name: str) -> pa.ChunkedArray:
+        """Return a column, (n,), as `SCHEMA` has it."""
+        return self.late.texts if name == "prompt" and self.late is not None else self.known.column(name)
+
+    def has(self, name: str) -> bool:
+        """Return True if a request has a value in the column `name`; an empty list is none."""
+        if name == "prompt" and self.late is not None:
+            return True
+        column = self.known.column(name)
+        if pa.types.is_list(column.type):
+            return bool((pc.fill_null(pc.list_value_length(column), 0).to_numpy() > 0).any())
+        return bool(column.null_count < len(column))
 
     @property
     def arrival_s(self) -> npt.NDArray[np.float64]:
         """Arrival times on the trace's own clock, shape (n,), seconds, never falling."""
-        values: npt.NDArray[np.float64] = self.table.column("arrival_s").to_numpy()
+        values: npt.NDArray[np.float64] = self.known.column("arrival_s").to_numpy()
         return values
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "Trace":
+        """Return a trace of these rows, in this order; arrivals may then fall, and names come twice."""
+        return self._of(self.known.take(pa.array(rows)), rows)
 
     def head(self, rows: int) -> "Trace":
         """Return a trace of the first `rows` requests; the trace itself if it has no more."""
-        if rows >= len(self):
-            return self
-        table = self.table.slice(0, rows).combine_chunks()
-        return replace(self, table=table, digest=content_digest(table), path=None)  # the disk cache goes by digest
+        return self if rows >= len(self) else self._of(self.known.slice(0, rows).combine_chunks(), np.arange(rows))
+
+    def _of(self, known: pa.Table, rows: npt.NDArray[np.int64]) -> "Trace":
+        late = None if self.late is None else self.late.take(rows)
+        return replace(
+            self, known=known, identity=content_digest(known, late.recipe if late else None), late=late, path=None
+        )
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Trace":
         """Return a trace of these rows, in this order."""
@@ -88,7 +148,7 @@ class Trace:
 
         A null integer is -1, which no valid trace contains. A null float is NaN.
         """
-        column = self.table.column(name)
+        column = self.known.column(name)
         if not pa.types.is_floating(column.type):
             column = column.cast(pa.int64()).fill_null(-1)
         return np.asarray(column)
@@ -101,7 +161,7 @@ class Trace:
     def encoded(self, name: str) -> pa.DictionaryArray:
         """Return a column as a dictionary of its different values, and the number of its value for every row, as
         `codes` has them."""
-        column = self.table.column(name)
+        column = self.cells(name)
         if pa.types.is_list(column.type):
             lists = (None if names is None else sorted(name or "" for name in names) for names in column.to_pylist())
             column = pa.chunked_array([pa.array([None if names is None else repr(names) for names in lists], TEXT)])
@@ -111,7 +171,7 @@ class Trace:
 
     def prompts(self) -> pa.ChunkedArray:
         """Return the prompts, (n,) strings, null if the source has none."""
-        return self.table.column("prompt")
+        return self.cells("prompt")
 
 
 def make(
@@ -122,12 +182,14 @@ def make(
     notes: dict[str, Any] | None = None,
     where: str = "trace",
     path: Path | None = None,
+    late: LatePrompts | None = None,
 ) -> Trace:
     """Make a trace of columns: convert, check, and digest them.
 
     Args:
         table: columns by name, (n,) each, in order of arrival; see `conform`.
         where: what error messages call the columns.
+        late: prompts that are made when they are read, if `table` has none.
 
     Raises:
         TraceError: as `conform`. There are no rows, a required value is null, or text is not UTF-8. An arrival is
@@ -141,7 +203,8 @@ def make(
     check_cells(canonical, origin)
     check_unique(canonical.column("request_id"), origin)
     check_order(canonical, origin)
-    return Trace(canonical, name, source, content_digest(canonical), notes, path)
+    identity = content_digest(canonical, late.recipe if late else None)
+    return Trace(canonical, name, source, identity, notes, path, late)
 
 
 def check_notes(notes: dict[str, Any], where: str) -> None:
@@ -157,6 +220,7 @@ def write(trace: Trace, path: Path | str) -> Trace:
 
     Raises TraceError if the path cannot be written (a folder, a missing folder, a full disk).
     """
+    trace = replace(trace, known=trace.table, identity=trace.digest, late=None, path=Path(path))
     about = {
         "schema": VERSION,
         "name": trace.name,
@@ -168,7 +232,7 @@ def write(trace: Trace, path: Path | str) -> Trace:
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
     with atomic_write(Path(path), TraceError) as temporary, temporary.open("wb") as file:
         pq.write_table(trace.table.cast(schema), file, compression="zstd")
-    return replace(trace, path=Path(path))
+    return trace
 
 
 def read(path: Path | str) -> Trace:

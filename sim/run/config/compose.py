@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -21,7 +21,6 @@ from typing import Any
 
 import hydra
 import omegaconf
-import yaml
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -33,7 +32,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.files.atomic import atomic_write
-from mezzotint.files.document import DocumentError, parse
+from mezzotint.files.document import DocumentError, dump, parse
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
@@ -65,8 +64,6 @@ class Files:
 
 OURS = Files()
 
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
 
 def compose_config(words: Sequence[str], files: Files = OURS) -> DictConfig:
     """Compose overrides (sim/run/config/override.py) into an unresolved configuration.
@@ -95,6 +92,66 @@ class _Composition:
     hydra: dict[str, Any]
 
 
+@contextmanager
+def composed(words: Sequence[str], files: Files = OURS) -> Iterator[DictConfig]:
+    """Compose as ``compose_config`` does, for this block alone.
+
+    Points of a sweep share the composition of their choices: a copy takes longer than all else that a point composes.
+    Values are set in it, and taken back after the block.
+    """
+    choices, values = _split(words)
+    if files != OURS or choices is None:
+        yield compose_config(words, files)
+        return
+    composition = _choices(choices)
+    check_groups(composition.hydra["runtime"]["choices"])
+    with ExitStack() as undo:
+        for value in values:
+            former = _former(composition.config, value.key_or_group)
+            try:
+                if former is None:
+                    raise OmegaConfBaseException
+                undo.callback(_restore, *former)
+                _set(composition.config, value)
+            except OmegaConfBaseException:
+                undo.close()
+                yield compose_config(words, files)
+                return
+        yield composition.config
+
+
+_ABSENT = object()
+
+
+def _former(config: DictConfig, key: str) -> tuple[DictConfig, str, Any] | None:
+    """Return the mapping in which setting ``key`` changes a value, the value's name there, and the value as written.
+
+    None if a reference stands on the way. The value is `_ABSENT` if the mapping lacks it.
+    """
+    parent, (name, *below) = config, key.split(".")
+    while name in list(parent) and not OmegaConf.is_missing(parent, name):
+        if OmegaConf.is_interpolation(parent, name) and below:
+            return None
+        if not below or not isinstance(parent[name], DictConfig):
+            break
+        parent, name = parent[name], below.pop(0)
+    if name not in list(parent):
+        return parent, name, _ABSENT
+    return parent, name, OmegaConf.to_container(OmegaConf.masked_copy(parent, [name]), resolve=False)[name]  # type: ignore[call-overload,index]
+
+
+def _restore(parent: DictConfig, name: str, value: Any) -> None:
+    if value is not _ABSENT:
+        OmegaConf.update(parent, name, value, merge=False)
+    elif name in list(parent):
+        with open_dict(parent):
+            del parent[name]
+
+
+def _set(config: DictConfig, value: Override) -> None:
+    OmegaConf.update(config, value.key_or_group, value.value(), force_add=value.is_force_add())
+
+
 def _compose(words: Sequence[str], files: Files) -> _Composition:
     composition = _with_values(words) if files == OURS else None
     return _by_hydra(tuple(words), files) if composition is None else composition
@@ -102,20 +159,25 @@ def _compose(words: Sequence[str], files: Files) -> _Composition:
 
 def _with_values(words: Sequence[str]) -> _Composition | None:
     """Compose the choices among ``words``, then set the values; None if Hydra has to compose all of them."""
-    parsed = OverridesParser.create().parse_overrides(list(words))
-    choices = [word for word, override in zip(words, parsed, strict=True) if not _sets_value(override)]
-    if any("searchpath" in word for word in choices):  # the user's files may change
+    choices, values = _split(words)
+    if choices is None:
         return None
-    setup_globals()  # registers Hydra's resolvers
-    composition = deepcopy(_choices(tuple(choices)))
+    composition = deepcopy(_choices(choices))
     try:
-        for override in filter(_sets_value, parsed):
-            OmegaConf.update(
-                composition.config, override.key_or_group, override.value(), force_add=override.is_force_add()
-            )
+        for value in values:
+            _set(composition.config, value)
     except OmegaConfBaseException:
         return None
     return composition
+
+
+def _split(words: Sequence[str]) -> tuple[tuple[str, ...] | None, list[Override]]:
+    """Return the choices among ``words``, and the values to set; no choices if Hydra has to compose all of them."""
+    parsed = OverridesParser.create().parse_overrides(list(words))
+    choices = tuple(word for word, override in zip(words, parsed, strict=True) if not _sets_value(override))
+    setup_globals()  # registers Hydra's resolvers
+    has_path = any("searchpath" in word for word in choices)  # the user's files may change
+    return None if has_path else choices, [override for override in parsed if _sets_value(override)]
 
 
 def _sets_value(override: Override) -> bool:
@@ -141,7 +203,7 @@ def _choices(words: tuple[str, ...]) -> _Composition:
         note(f"{kept}: {DAMAGED}; composed again")
     made = _by_hydra(words, OURS)
     plain = {"config": OmegaConf.to_container(made.config, resolve=False), "hydra": made.hydra}
-    text = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False).encode()
+    text = dump(plain).encode()
     with suppress(OSError, ConfigError):
         if not kept.parent.is_dir():
             shutil.rmtree(kept.parent.parent, ignore_errors=True)  # of another version

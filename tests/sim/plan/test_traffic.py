@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.plan.options import Options
-from mezzotint.sim.plan.traffic import LEAD_S, PERIODS, Traffic, find_starts, find_traffic, repeat
+from mezzotint.sim.plan.traffic import LEAD_S, PERIODS, Traffic, find_starts, find_traffic
+from mezzotint.sim.run.shared_trace import repeat
 from mezzotint.traces.table.trace import Trace, make, read
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mezzotint.sim.metrics.header import header
+from mezzotint.traces.synthetic.prompt_writer import PromptWords, PromptWriter
 from tests.sim.lab import simulated
 
 ROWS = """arrival_s,prompt,width,height,steps,user_id,guidance,note
@@ -53,3 +54,30 @@ def test_header_names_the_sizes_of_the_log_only_where_they_are_served(log: Path)
     ignored = header(summarise(log, ["arrivals=trace"]), {})
     assert "1024x1024, 50 steps" in ignored.work
     assert "not used: users, prompts, sizes, steps, guidance and its column note" in ignored.traffic
+
+
+def test_prompts_are_made_once_and_only_where_a_part_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts take twice the time of the simulation of a million requests that nobody compares."""
+    made, compose = list[int](), PromptWriter.compose
+
+    def counted(*given: Any) -> PromptWords:
+        made.append(len(given[1]))
+        return compose(*given)
+
+    monkeypatch.setattr(PromptWriter, "compose", counted)
+    short = ("trace.requests=60", "arrivals.rate_rpm=5")
+    plain = [
+        simulated(*short, *words).summary["trace"]
+        for words in (
+            (),
+            ("client=retrying", "client.timeout_s=100"),
+            ("images=requests",),
+            ("system=nirvana", "hits=declared", "hits.hit_rate=0.5"),
+        )
+    ]
+    assert made == []
+    compared = simulated("system=nirvana-no-predictor", *short).summary["trace"]
+    assert len(made) == 1
+    assert compared["columns"]["used"] == ["prompt"]
+    assert plain[0]["columns"]["unused"]["prompt"] == "no part compares prompts"
+    assert plain[0]["digest"] == compared["digest"], "results of one trace name it alike"

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from sklearn.feature_extraction.text import HashingVectorizer
 
+from mezzotint.traces.encoders import ngram
 from mezzotint.traces.encoders.embeddings import embed
 from mezzotint.traces.encoders.minilm import MiniLM
 from mezzotint.traces.encoders.ngram import HashedNgrams
@@ -68,6 +70,28 @@ def test_ngram_vectors_are_unit_and_depend_on_spelling() -> None:
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1, 0, 0], abs=1e-6)
     assert vectors[0] @ vectors[1] > 0.7 > 0.2 > abs(vectors[0] @ vectors[2])
     assert HashedNgrams(dim=64).name != HashedNgrams(dim=512).name
+
+
+def test_ngram_vectors_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, with letters whose lower case depends on their word, and with words that were forgotten."""
+    texts = [
+        "A red FOX, in the snow!",
+        "a red fox",
+        "ΟΔΟΣ ΣΟΦΟΣ",
+        "İstanbul\u00a0ẞ",
+        "of a\tb  of",
+        "",
+        "of of of",
+        "a" * 300,
+    ]
+    encoder = HashedNgrams(dim=32)
+    given = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), n_features=32, dtype=np.float32)
+    expected = given.transform(texts).toarray().tobytes()
+    assert encoder.encode(texts, False).tobytes() == expected
+    monkeypatch.setattr(ngram, "MAX_WORDS", 3)
+    monkeypatch.setattr(ngram, "BLOCK", 2)
+    for _ in range(2):
+        assert encoder.encode(texts, False).tobytes() == expected
 
 
 def test_embeddings_are_cached_by_content_and_each_prompt_is_encoded_once(stored: Trace) -> None:

@@ -1,5 +1,6 @@
 """Search against brute force: the most similar live artifact, and the oldest in a tie."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.similarity import neighbours
+from mezzotint.traces.similarity import cached, neighbours
 from mezzotint.traces.similarity.bound import SLACK, cheapest
 from mezzotint.traces.similarity.cached import CachedIndex, CachedSearch
-from mezzotint.traces.similarity.exact import Exact
+from mezzotint.traces.similarity.exact import Exact, ExactIndex
 from mezzotint.traces.similarity.search import Index
 from mezzotint.traces.similarity.similarities import SimilaritySource, TextToImage, TextToText, similarity
 
@@ -144,6 +145,31 @@ def test_neighbours_are_computed_once_and_an_interrupted_search_resumes(
         assert asked == [0, 100, -1, 200]
     neighbours.cached_neighbours(watched, 300, 0.6, 8, "trace encoder")
     assert asked[4:] == [0, 100, 200]
+
+
+def test_first_runs_of_a_long_trace_search_exactly_until_known_neighbours_pay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEZZOTINT_CACHE", str(tmp_path))
+    monkeypatch.setattr(cached, "FEW_ROWS", 99)
+    source = TextToText()
+    source.bind(unit(np.random.default_rng(0).integers(-1, 2, (100, 4)) + 0.0), np.random.default_rng(0))
+
+    def run(rows: int, content: str | None = "trace encoder", **settings: int) -> tuple[type[Index], list[object]]:
+        index, found = CachedSearch(**settings).open(source, rows, 0.5, content)(), list[object]()
+        for row in range(rows):
+            found.append(index.best(row))
+            index.add(row, row)
+        return type(index), found
+
+    kinds, found = zip(*(run(100) for _ in range(4)), strict=True)
+    assert kinds == (ExactIndex, CachedIndex, CachedIndex, CachedIndex)
+    assert found[0] == found[1] == found[2] == found[3]
+    for at_once in (run(99), run(100, None), run(100, "another trace", exact_runs=0), run(100, exact_runs=9)):
+        assert at_once[0] is CachedIndex
+    for kept in tmp_path.glob("neighbours/*/"):
+        shutil.rmtree(kept)
+    assert run(100)[0] is CachedIndex, "it was evicted, and still pays"
 
 
 def test_image_similarity_has_the_given_clip_score_and_spread() -> None:

@@ -20,7 +20,6 @@ from mezzotint.traces.describe.prompts.prompt_similarity import GROUPS, prompt_s
 from mezzotint.traces.describe.prompts.survival import survival
 from mezzotint.traces.encoders.embeddings import embed
 from mezzotint.traces.encoders.ngram import HashedNgrams
-from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace
 
@@ -100,8 +99,8 @@ def _try(what: str, measure: Callable[[T], tuple[Numbers, bool]], source: T) -> 
 
 
 def _compare_prompts(trace: Trace) -> tuple[Numbers, bool]:
-    last = trace.table.slice(max(0, len(trace) - COMPARED)).combine_chunks()
-    last_trace = replace(trace, table=last, digest=content_digest(last), path=None)
+    last_trace = trace.take(np.arange(max(0, len(trace) - COMPARED), len(trace)))
+    last = last_trace.known
     arrival_s = None if trace.notes.get("arrival_s") == ORDER_ONLY else last_trace.arrival_s
     names = pc.fill_null(pc.index_in(last["user_id"], value_set=last["user_id"].unique().drop_null()), -1)
     vectors = embed(last_trace, HashedNgrams(), progress=False)

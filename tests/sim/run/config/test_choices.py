@@ -7,6 +7,7 @@ import subprocess
 import sys
 import typing
 import zlib
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -14,7 +15,9 @@ from typing import Any, Literal, Protocol
 import pytest
 import yaml
 from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.backends.base import Backend
 from mezzotint.sim.cache.cache import ArtifactCache
@@ -28,7 +31,7 @@ from mezzotint.sim.metrics.quality import Quality
 from mezzotint.sim.protocols import Eviction, Scheduler
 from mezzotint.sim.run.config.build import Parts, build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus, groups
-from mezzotint.sim.run.config.compose import _choices, compose_config
+from mezzotint.sim.run.config.compose import _choices, compose_config, composed
 from mezzotint.sim.run.config.settings import PARTS, check
 from mezzotint.sim.run.config.target import locate_class
 from mezzotint.sim.run.gpus import pools
@@ -287,6 +290,29 @@ def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> 
         assert got == expected
         got.seed, got.cluster.count = 999, 1
         assert compose_config([*words, "preload=3"]).preload == 3
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["trace.requests=9", "slo=[2x,9x]", "++frontend.x.y={a: 1}", "++frontend.x.z=2", "++cache.key=[]"],
+        ["cluster.count=2", "++cluster={count: 3}", "system.services.file_store.usd_per_h=7", "cluster.count=4"],
+        ["nokey=3"],
+        ["run.dir=x", "trace.nokey=1"],
+    ],
+)
+def test_values_of_a_point_are_taken_back_from_the_composition_it_shares(values: list[str]) -> None:
+    def said(words: list[str], shared: bool) -> str:
+        try:
+            with composed(words) if shared else nullcontext(compose_config(words)) as config:
+                return OmegaConf.to_yaml(config)
+        except (HydraException, ConfigError, OmegaConfBaseException) as error:
+            return str(error)
+
+    words = ["system=nirvana", "run.dir=y"]
+    plain = said(words, False)
+    assert said([*words, *values], True) == said([*words, *values], False) != plain
+    assert said(words, True) == plain
 
 
 class Harm:
