@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 from mezzotint.sim.core.worker import Worker
 
@@ -54,7 +55,7 @@ class Bucket(deque[Worker]):
 
 def remove(worker: Worker) -> None:
     """Take ``worker`` out of the free ones, if it is among them."""
-    bucket = worker.bucket
+    bucket: Any = worker.bucket
     if bucket is not None:
         # Schedulers take the longest free, which is the first.
         if bucket[0] is worker:

@@ -113,7 +113,8 @@ class LeastWorkLeft(Router):
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         self._expire(now_s)
         earliest, least = self._earliest.among(workers), self._least.among(workers)
-        until_s, sum_s = earliest.low, least.low
+        until_s: float = earliest.low
+        sum_s: float = least.low
         left_s = max(until_s - now_s, 0.0)
         if sum_s < left_s:
             return workers[least.pick(self._rng)]
