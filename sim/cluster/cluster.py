@@ -39,6 +39,9 @@ from mezzotint.sim.metrics.usage_log import PACK
 from mezzotint.sim.protocols import Loads
 from mezzotint.sim.protocols.cluster import SERVER
 
+AWAY = (GROUPED, STARTING, LEAVING, OFF)
+"""States of a GPU that is not among the workers."""
+
 
 class Cluster:
     """The GPUs of one run; the only code that changes workers (mezzotint.sim.protocols.Cluster).
@@ -52,12 +55,12 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented", "_kept_groups",
-        "_kept_roles",
+        "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented",
+        "_kept_groups", "_kept_roles",
         "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_placed", "_pull", "_record",
-        "_request_gpus", "_residency", "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "admit",
-        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held",
-        "servers",
+        "_request_gpus", "_residency", "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers",
+        "admit", "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
+        "models_held", "servers", "working",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +86,10 @@ class Cluster:
         self._groups: list[Worker] = []
         self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._live_groups: dict[Worker, None] = {}
+        self._workers: tuple[Worker, ...] = ()
+        self._by_role: dict[str, tuple[Worker, ...]] = {}
+        self.working = 0
+        """Workers that have running requests, without servers of ControlNets."""
         self._loads: dict[Worker, tuple[str, float, Loads, Entry]] = {}
         self._server = WARM_SERVER
         self.compiles = False
@@ -166,11 +173,22 @@ class Cluster:
         return len(self._gpu_workers)
 
     @property
-    def workers(self) -> list[Worker]:
-        if not self._live_groups and not self._is_rented:
-            return list(self._request_gpus)
-        away = (GROUPED, STARTING, LEAVING, OFF)
-        return [*(worker for worker in self._request_gpus if worker.state not in away), *self._live_groups]
+    def workers(self) -> tuple[Worker, ...]:
+        if not self._workers:
+            self._workers = (*(worker for worker in self._request_gpus if worker.state not in AWAY), *self._live_groups)
+            self._by_role.clear()
+        return self._workers
+
+    def workers_of(self, role: str) -> tuple[Worker, ...]:
+        workers = self.workers
+        if role not in self._by_role:
+            self._by_role[role] = tuple([worker for worker in workers if worker._role == role])
+        return self._by_role[role]
+
+    def _set_role(self, worker: Worker, role: str) -> None:
+        if worker._role != role:
+            worker._role = role
+            self._by_role.clear()
 
     def roles(self) -> list[str]:
         return [worker._role for worker in self.workers]
@@ -188,21 +206,12 @@ class Cluster:
         return self.worker(worker_id).gpus
 
     def busy(self, now_s: float) -> int:
-        busy = 0
-        for worker in self._request_gpus:  # sampled every minute of simulated time: written for speed
-            if worker.running:
-                busy += 1
+        busy = self.working + sum(len(group.gpus) - 1 for group in self._live_groups if group.running)
         for worker in self.servers:
             busy += worker.running > 0 or worker.busy_until_s > now_s
-        for group in self._live_groups:
-            if group.running:
-                busy += len(group.gpus)
         for worker in self._loads:
             busy += len(worker.gpus)
         return busy
-
-    def serving(self) -> bool:
-        return any(worker.running for worker in (*self._request_gpus, *self._live_groups))
 
     def take(self, worker: Worker) -> None:
         """Count one more running request on ``worker``. Raises SimulationError if it has no capacity or is not open."""
@@ -217,11 +226,15 @@ class Cluster:
             self._raise_not_free(worker)
         remove(worker)
         worker.running = running
+        if running == 1:
+            self.working += 1
         if running < worker.max_batch:
             self._free.add(worker)
 
     def release(self, worker: Worker, count: int = 1) -> None:
         running = worker.running - count
+        if not running:
+            self.working -= 1
         if worker.bucket is not None:
             remove(worker)
             worker.running = running
@@ -279,6 +292,8 @@ class Cluster:
 
     def _move(self, worker: Worker, state: str) -> None:
         """Put ``worker`` into ``state``; every change of state passes here."""
+        if (worker.state in AWAY) != (state in AWAY):
+            self._workers = ()
         worker.state = state
         worker.update_open()
         self._record.usage_log.state_changed(worker.id, state, self._clock._now)
@@ -322,7 +337,7 @@ class Cluster:
         if not any(other._role == worker._role for other in self.workers if other is not worker):
             what = f"ordered the last worker of role {worker.role!r} elsewhere at {now_s} s"
             self.last_order[worker.role] = f"{caller()} {what}"
-        worker._role = role
+        self._set_role(worker, role)
         # A repair, and the end of a load that runs, see the new role (test_order_during_a_load_starts_a_second_load).
         if worker.state not in (DOWN, LOADING):
             if in_role(self.models, role).name == worker.model:
@@ -515,7 +530,7 @@ class Cluster:
         group = self._group_of_gpus(members, stepping, role)
         group._role, group.model, group.max_batch = role, model, self._max_batch
         self._move(group, ON)
-        self._live_groups[group] = None
+        self._live_groups[group], self._workers = None, ()
         for worker in workers:
             remove(worker)
             worker.max_batch = 0
@@ -539,13 +554,14 @@ class Cluster:
             raise SimulationError(f"{caller()} disbands {group}, which is not an idle group")
         remove(group)
         del self._live_groups[group]
+        self._workers = ()
         group.max_batch = 0
         self._move(group, DISBANDED)
         for number in group.gpus:
             worker = self._gpu_workers[number]
             worker.max_batch, worker.busy_until_s = self._max_batch, group.busy_until_s
             self._move(worker, ON)
-            worker._role = group.role
+            self._set_role(worker, group.role)
             # GPUs that ran ControlNets keep what they hold, and never had the denoiser's add-ons.
             if number in group.gpus[: group.denoisers] or worker.model != group.model:
                 self._install(worker, group.model)
@@ -580,13 +596,20 @@ class Cluster:
                 )
             # Checked on every start, so that no policy or scheduler can use a GPU twice (invariant 5).
             worker.running = requests
+            self.working += worker._role != SERVER
 
     def vacate(self, group: Worker) -> None:
         for number in group.gpus:
             worker = self._gpu_workers[number]
-            worker.running = 0
+            self.forget_requests(worker)
             if not worker.open:
                 self._follow_order(worker)
+
+    def forget_requests(self, worker: Worker) -> None:
+        """Count no running request on ``worker`` any more."""
+        if worker.running:
+            worker.running = 0
+            self.working -= worker._role != SERVER
 
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)

@@ -4,21 +4,66 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 from mezzotint.sim.core.worker import Worker
 
-Bucket = deque[Worker]
+
+class Bucket(deque[Worker]):
+    """Workers of equal load, the longest free first.
+
+    Those that leave from the middle stay as outdated entries until they come first, so that none is searched for.
+
+    Attributes:
+        outdated: number of outdated entries; they are never first, and come before a worker's own.
+    """
+
+    __slots__ = ("_counts", "outdated")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[Worker, int] = {}
+        self.outdated = 0
+
+    def leave(self, worker: Worker) -> None:
+        """Take out ``worker``, which is not the first."""
+        self._counts[worker] = self._counts.get(worker, 0) + 1
+        self.outdated += 1
+        if 2 * self.outdated > len(self) + 16:  # so rarely that it costs O(1) each time
+            self.update()
+
+    def trim(self) -> None:
+        """Drop the outdated entries that come first."""
+        while self and self[0] in self._counts:
+            self._drop(self.popleft())
+
+    def update(self) -> None:
+        """Drop all outdated entries."""
+        for _ in range(len(self) if self.outdated else 0):
+            worker = self.popleft()
+            if worker in self._counts:
+                self._drop(worker)
+            else:
+                self.append(worker)
+
+    def _drop(self, worker: Worker) -> None:
+        self.outdated -= 1
+        self._counts[worker] -= 1
+        if not self._counts[worker]:
+            del self._counts[worker]
 
 
 def remove(worker: Worker) -> None:
     """Take ``worker`` out of the free ones, if it is among them."""
-    bucket = worker.bucket
+    bucket: Any = worker.bucket
     if bucket is not None:
         # Schedulers take the longest free, which is the first.
         if bucket[0] is worker:
             bucket.popleft()
+            if bucket.outdated:
+                bucket.trim()
         else:
-            bucket.remove(worker)
+            bucket.leave(worker)
         worker.bucket = None
 
 
@@ -35,12 +80,12 @@ class FreeWorkers:
     def add(self, worker: Worker) -> None:
         buckets = self._by_role.get(worker._role)
         if buckets is None:
-            buckets = self._by_role[worker._role] = [deque()]
+            buckets = self._by_role[worker._role] = [Bucket()]
             self._buckets = buckets if len(self._by_role) == 1 else []
         try:
             bucket = buckets[worker.running]
         except IndexError:  # as many buckets as requests ever run, however large max_batch is
-            buckets += [deque() for _ in range(worker.running + 1 - len(buckets))]
+            buckets += [Bucket() for _ in range(worker.running + 1 - len(buckets))]
             bucket = buckets[worker.running]
         worker.bucket = bucket
         bucket.append(worker)
@@ -59,6 +104,8 @@ class FreeWorkers:
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         buckets = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
+        for bucket in buckets:
+            bucket.update()
         if len(buckets) == 1:
             # A copy: callers hand out the workers that they iterate over.
             return iter(list(buckets[0]))

@@ -83,8 +83,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
 
     def cancel(self, entry: Entry) -> bool:
         """Cancel a scheduled call; return False if it ran or was canceled before."""
-        # Marked, and dropped when its turn comes: no search but among the calls of the present instant.
-        if entry[2] in self._canceled or (entry[0] <= self._now and entry not in self._queue):
+        # Marked, and dropped when its turn comes: no search but for a call of the present instant.
+        if entry[0] < self._now or entry[2] in self._canceled or (entry[0] == self._now and entry not in self._queue):
             return False
         self._canceled.add(entry[2])
         return True

@@ -41,6 +41,9 @@ class Cluster(Protocol):
         GPUs that are starting, leaving or off (Cluster.start_instance) are not among them.
         """
 
+    def workers_of(self, role: str) -> Sequence[Worker]:
+        """Return those of ``workers`` that serve ``role`` or are changing to it."""
+
     def worker(self, worker_id: int) -> Worker:
         """Return the GPU or the group of this number (Worker.id)."""
 

@@ -1,7 +1,7 @@
 """MoDM on several nodes, which share no queue (its multi-node artifact): per-worker queues, filled in turn."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 
@@ -30,6 +30,9 @@ class HitMissPerWorker(Scheduler):
     _misses: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _hits: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _unassigned: Queue = field(init=False, default_factory=deque, repr=False)
+    _workers: Sequence[Worker] | None = field(init=False, default=None, repr=False)
+    _large: Sequence[Worker] = field(init=False, default=(), repr=False)
+    _small: Sequence[Worker] = field(init=False, default=(), repr=False)
     _for_misses: Iterator[Worker] | None = field(init=False, default=None, repr=False)
     _for_hits: Iterator[Worker] | None = field(init=False, default=None, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
@@ -63,10 +66,10 @@ class HitMissPerWorker(Scheduler):
         return bool(self._misses.get(worker))
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        self._restart_turns()
         left = self._unassigned
         self._unassigned = deque()
-        for queues in (self._misses, self._hits):
+        # Workers of which one only failed have neither a group nor a role more, and are not gone through.
+        for queues in (self._misses, self._hits) if self._restart_turns() else ():
             # A group has a queue of its own (test_a_group_takes_the_requests_queued_at_its_gpus).
             for grouped in [member for member in queues if member.state == GROUPED]:
                 left.extend(queues.pop(grouped))
@@ -84,13 +87,20 @@ class HitMissPerWorker(Scheduler):
                 self._waiting += 1
                 self._run.pull(taker)
 
-    def _restart_turns(self) -> None:
-        """Restart both turns: misses from the first worker up, hits from the last one down."""
-        workers = self._run.cluster.workers
-        large = [worker for worker in workers if worker.role == self.miss_role]
-        small = [worker for worker in reversed(workers) if worker.role != self.miss_role]
-        self._for_misses = cycle(large) if large else None
-        self._for_hits = cycle(small) if small else None
+    def _restart_turns(self) -> bool:
+        """Restart both turns: misses from the first worker up, hits from the last one down.
+
+        Returns:
+            True if the workers or their roles are others than before.
+        """
+        workers, large = self._run.cluster.workers, self._run.cluster.workers_of(self.miss_role)
+        changed = workers is not self._workers or large is not self._large
+        if changed:
+            self._workers, self._large = workers, large
+            self._small = [worker for worker in reversed(workers) if worker.role != self.miss_role]
+        self._for_misses = cycle(self._large) if self._large else None
+        self._for_hits = cycle(self._small) if self._small else None
+        return changed
 
     def _next_in_turn(self, request: Request) -> Worker | None:
         turn = self._for_misses if request.plan.source == MISSING else self._for_hits or self._for_misses

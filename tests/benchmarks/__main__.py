@@ -1,9 +1,11 @@
 """Run the benchmarks at full size and write results/benchmarks.md: `make bench`.
 
 `python -m tests.benchmarks EXPRESSION` times those alone whose names pytest's -k selects, and puts their rows in the
-place of those that the page has.
+place of those that the page has. `python -m tests.benchmarks --sections [--scale N]` makes alone what follows the rows:
+the comparison with the anchor (tests/identity/speed.py) and the growth of costs (tests/benchmarks/growth.py).
 """
 
+import argparse
 import json
 import os
 import platform
@@ -11,11 +13,15 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.yardstick import AT_BUDGETS
+from tests.benchmarks import growth
+from tests.benchmarks.yardstick import AT_BUDGETS, customers_per_cpu_s
+from tests.identity import speed
+from tests.identity.trees import HERE
 
 PAGE = Path("results/benchmarks.md")
 
@@ -53,7 +59,49 @@ def table(passes: list[list[dict[str, Any]]]) -> list[str]:
     return lines
 
 
-def main(expressions: list[str]) -> int:
+ANCHOR, GROWTH = "## Beside the anchor", "## As it grows"
+
+
+def with_sections(page: str, scale: int) -> str:
+    """Return ``page`` with the sections on the anchor and on growth made anew, with the yardstick of their minutes."""
+    for heading, lines in ((ANCHOR, lambda: beside_anchor(scale)), (GROWTH, lambda: growth.table(scale=scale))):
+        before = customers_per_cpu_s()
+        made = [*lines()]
+        yard = f"Yardstick before and after: {before / AT_BUDGETS:.2f}, {customers_per_cpu_s() / AT_BUDGETS:.2f}."
+        if scale > 1:
+            yard += f" All requests divided by {scale}."
+        head, _, tail = page.partition(f"\n{heading}\n")
+        _, mark, tail = tail.partition("\n## ")
+        page = "\n".join([head.rstrip("\n"), "", heading, "", yard, "", *made, ""]) + mark + tail
+    return page
+
+
+def beside_anchor(scale: int) -> Iterator[str]:
+    """Yield a table of the working tree beside the anchor of each row."""
+    yield "| what | requests | anchor | its CPU-s | CPU-s now | now / anchor (range) |"
+    yield "|---|---:|---|---:|---:|---:|"
+    for row, revision, pairs in speed.timed(speed.ROWS, None, HERE, 3 if scale == 1 else 1, scale):
+        a, b, ratio, low, high = speed.medians(pairs)
+        what = f"{row.case.name} | {row.requests // scale:,} | {revision}"
+        yield f"| {what} | {a:.3f} | {b:.3f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |"
+
+
+def main() -> int:
+    """Make the page, or part of it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Make the page of benchmarks.")
+    parser.add_argument("expressions", metavar="EXPRESSION", nargs="*", help="only the rows that pytest's -k selects")
+    parser.add_argument("--sections", action="store_true", help="only the anchor and the growth")
+    parser.add_argument("--scale", metavar="N", type=int, default=1, help="divide the requests of these by N")
+    args = parser.parse_args()
+    if not args.sections:
+        time_rows(args.expressions)
+    if args.sections or not args.expressions:
+        PAGE.write_text(with_sections(PAGE.read_text(), args.scale))
+    print(PAGE)
+    return 0
+
+
+def time_rows(expressions: list[str]) -> None:
     """Measure the memory of 2 million requests in a process of its own, then time all benchmarks in CPU-seconds."""
     environment = {**os.environ, "MEZZOTINT_BENCH": "full", "OMP_NUM_THREADS": "1"}
     chosen = ["-k", " or ".join(f"({each})" for each in expressions)] if expressions else []
@@ -66,8 +114,7 @@ def main(expressions: list[str]) -> int:
     if chosen:
         made = {row.split(" | ")[0]: row for row in rows}
         PAGE.write_text("".join(f"{made.get(line.split(' | ')[0], line)}\n" for line in PAGE.read_text().splitlines()))
-        print(PAGE)
-        return 0
+        return
     lines = [
         "# Speed",
         "",
@@ -85,9 +132,7 @@ def main(expressions: list[str]) -> int:
     lines += rows
     lines += ["", f"Peak memory of `mezzotint run trace.requests=2000000`: {peak_gib:.2f} GiB (budget 4).", ""]
     PAGE.write_text("\n".join(lines))
-    print(PAGE)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -51,7 +51,7 @@ class Side:
         yield from ((case, None) for case in found)
         left = [case for case in cases if case not in found]
         commands = [["run", *case.overrides(self.tree.form), f"run.dir={self.folder(case)}"] for case in left]
-        for number, failure in self.tree.runs(commands, jobs):
+        for number, failure, _ in self.tree.runs(commands, jobs):
             yield left[number], failure
 
 

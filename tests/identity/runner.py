@@ -13,7 +13,7 @@ from importlib import import_module
 
 
 def main() -> None:
-    """Read what to run from standard input; print the number of each command line and its status, as they end."""
+    """Read what to run from standard input; print the number, status and CPU-seconds of each command as it ends."""
     order = json.load(sys.stdin)
     module, _, function = order["entry"].partition(":")
     command = import_module(module)
@@ -22,8 +22,9 @@ def main() -> None:
     running: dict[int, int] = {}
 
     def ended() -> None:
-        process, status = os.wait()
-        print(running.pop(process), os.waitstatus_to_exitcode(status), flush=True)
+        process, status, usage = os.wait4(-1, 0)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        print(running.pop(process), os.waitstatus_to_exitcode(status), cpu_s, flush=True)
 
     for number, words in enumerate(order["commands"]):
         if len(running) == order["jobs"]:

@@ -42,23 +42,27 @@ class Tree:
     entry: str
     form: Form
     class_names: Form
+    of_runs: tuple[str, ...] = ()
+    """Words that every run needs in this tree."""
 
-    def mezzotint(self, *words: str) -> None:
-        """Run one command line as ``mezzotint`` was in this tree. Raises Failed."""
-        for _, failure in self.runs([words], jobs=1):
-            if failure is not None:
-                raise Failed(failure)
+    def mezzotint(self, *words: str) -> float:
+        """Run one command line as ``mezzotint`` was in this tree; return its CPU-seconds. Raises Failed."""
+        ((_, failure, cpu_s),) = self.runs([words], jobs=1)
+        if failure is not None:
+            raise Failed(failure)
+        return cpu_s
 
-    def runs(self, commands: Sequence[Sequence[str]], jobs: int) -> Iterator[tuple[int, str | None]]:
+    def runs(self, commands: Sequence[Sequence[str]], jobs: int) -> Iterator[tuple[int, str | None, float]]:
         """Run command lines, ``jobs`` at a time, each in a process of its own.
 
-        Yields the number of each as it ends, with None where it succeeded and else the last line of its output. Raises
-        Failed where none can be run.
+        Yields the number of each as it ends, None where it succeeded and else the last line of its output, and its
+        CPU-seconds without the imports. Raises Failed where none can be run.
         """
+        commands = [[*words, *(self.of_runs if words[0] == "run" else ())] for words in commands]
         order = {"entry": self.entry, "code": str(self.code), "jobs": jobs, "limit_s": LIMIT_S, "commands": commands}
         for line in self.script(RUNNER, order=json.dumps(order)):
-            number, status = map(int, line.split())
-            yield number, _last(self.work / f"{number}.log", status) if status else None
+            number, status, cpu_s = line.split()
+            yield int(number), _last(self.work / f"{number}.log", int(status)) if int(status) else None, float(cpu_s)
 
     def script(self, path: Path, *words: str, order: str = "") -> Iterator[str]:
         """Run a script of this repository, in this tree's names, that imports this tree alone. ``order`` is its input.
@@ -119,7 +123,10 @@ def checkout(revision: str, folder: Path) -> Tree:
     project = tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name, part in package_dir(code).items():  # as make lays them
         (code / name.replace(".", "/")).symlink_to(code / part)
-    return Tree(code, work, remembered, project["scripts"]["mezzotint"], form_of(code), class_names(code))
+    # The launcher of an earlier version is a package that the present one does not install.
+    is_theirs = "hydra/launcher: joblib" in (code / "conf" / "config.yaml").read_text(encoding="utf-8")
+    launcher = ("hydra/launcher=basic",) if is_theirs else ()
+    return Tree(code, work, remembered, project["scripts"]["mezzotint"], form_of(code), class_names(code), launcher)
 
 
 def _git(*words: str) -> bytes:

@@ -7,7 +7,8 @@ from mezzotint.backends.base import Asset
 from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Router, Run, Worker
-from mezzotint.sim.scheduling.routing.routers import Ties, WorkAndLoads
+from mezzotint.sim.scheduling.routing.lowest import Ties
+from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
 
 @dataclass(slots=True)

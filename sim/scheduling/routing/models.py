@@ -7,7 +7,8 @@ from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Router, Run, Worker
 from mezzotint.sim.scheduling.resident_first import holds_model
-from mezzotint.sim.scheduling.routing.routers import Ties, WorkAndLoads
+from mezzotint.sim.scheduling.routing.lowest import Ties
+from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
 
 @dataclass(slots=True)

@@ -26,10 +26,13 @@ class PerWorkerQueues(Scheduler):
     discipline: Discipline = field(default_factory=FifoQueue)
     _run: Run = field(init=False, repr=False)
     _tells_ends: bool = field(init=False, repr=False)
-    _seen: dict[Worker, None] = field(init=False, default_factory=dict, repr=False)
+    _seen: dict[Worker, Collection[str]] = field(init=False, default_factory=dict, repr=False)
+    """The present workers, each with its models when it last changed."""
     _worker_of: dict[Request, Worker] = field(init=False, default_factory=dict, repr=False)
-    _by_model: dict[str, list[Worker]] = field(init=False, default_factory=dict, repr=False)
+    _by_model: dict[str, tuple[Worker, ...]] = field(init=False, default_factory=dict, repr=False)
     _all: Sequence[Worker] = field(init=False, default=(), repr=False)
+    _is_grouped: bool = field(init=False, default=False, repr=False)
+    """True if ``_by_model`` groups the present workers by their present models."""
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -57,23 +60,40 @@ class PerWorkerQueues(Scheduler):
                     self._run.clock.at(now_s, DISPATCH, self._run.pull, worker)
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        self._update_workers()
+        gone = self._update_workers(worker)
         # After the update, so that requests are routed again among the present workers.
-        for former in [seen for seen in self._seen if seen is worker or seen not in self._all]:
-            if former not in self._all:
+        left = [seen for seen in self._seen if seen is worker or seen in gone] if gone else self._seen.keys() & {worker}
+        for former in left:
+            if former in gone:
                 del self._seen[former]
             for request in self.discipline.leave(former):
                 # The router forgets it at the old worker before it counts it at the new one.
                 self.router.left(self._worker_of.pop(request), request, now_s)
                 self._enqueue(request, now_s)
 
-    def _update_workers(self) -> None:
-        self._all = self._run.cluster.workers
-        self._by_model = {}
+    def _update_workers(self, changed: Worker | None = None) -> Collection[Worker]:
+        """Take note of the present workers, and of the models of ``changed``; return those that are gone."""
+        workers = self._run.cluster.workers
+        if workers is not self._all:
+            self._all, self._is_grouped = workers, False
+            self._seen |= {worker: self._models_of(worker) for worker in workers}
+            return self._seen.keys() - workers
+        if changed in self._seen and self._seen[changed] != self._models_of(changed):
+            self._seen[changed], self._is_grouped = self._models_of(changed), False
+        return ()
+
+    def _group_by_model(self) -> None:
+        by_model: dict[str, list[Worker]] = {}
         for worker in self._all:
             for model in self._models_of(worker):
-                self._by_model.setdefault(model, []).append(worker)
-            self._seen[worker] = None
+                by_model.setdefault(model, []).append(worker)
+        # A model that keeps its workers keeps their tuple, by which routers know them.
+        known = self._by_model
+        self._by_model = {
+            model: known[model] if list(known.get(model, ())) == workers else tuple(workers)
+            for model, workers in by_model.items()
+        }
+        self._is_grouped = True
 
     def _models_of(self, worker: Worker) -> Collection[str]:
         """Return the models placed on ``worker``, or that of its role."""
@@ -87,6 +107,8 @@ class PerWorkerQueues(Scheduler):
             self._run.pull(worker)
 
     def _route(self, request: Request, now_s: float) -> Worker:
+        if not self._is_grouped:
+            self._group_by_model()
         of_model = self._by_model.get(request.model or "")
         worker = self.router.choose(request, of_model or self._all, now_s)
         # Written out, since a call per request takes 2 % of a run.
@@ -100,7 +122,7 @@ class PerWorkerQueues(Scheduler):
         ):
             raise SimulationError(
                 f"{class_name(self.router)} chose {worker!r} for the request in row {request.row}, planned for "
-                f"{request.model}; expected one of {of_model or self._all}"
+                f"{request.model}; expected one of {list(of_model or self._all)}"
             )
         if request.plan.source != MISSING:
             refine_on(self._run, worker.role, request)

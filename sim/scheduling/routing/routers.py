@@ -3,17 +3,17 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from heapq import heappop, heappush
+from math import inf, nextafter
+from typing import Literal
 
 import numpy as np
 
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import ROUTER
 from mezzotint.sim.protocols import Router, Run, Worker
+from mezzotint.sim.scheduling.routing.lowest import LowestWorkers, Ties, rank_of
 from mezzotint.sim.scheduling.typical_latency import TypicalLatency
-
-Ties = Literal["first", "random"]
-"""The choice among workers of equal load."""
 
 
 @dataclass(slots=True)
@@ -55,18 +55,23 @@ class LeastOutstanding(Router):
     of: Literal["requests", "pixels", "declared-cost"] = "requests"
     ties: Ties = "first"
     _load: "OutstandingLoad" = field(init=False, repr=False)
+    _lowest: LowestWorkers = field(init=False, repr=False)
+    _rng: np.random.Generator | None = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._load = OutstandingLoad(run, self.ties)
+        self._load, self._rng = OutstandingLoad(), _rng_of(self.ties, run)
+        self._lowest = LowestWorkers(run, self.ties, self._load.total)
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._load.min_by(workers)
+        return workers[self._lowest.among(workers).pick(self._rng)]
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         self._load.add(worker, request, self._load_of(request))
+        self._lowest.changed(worker)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         self._load.remove(worker, request)
+        self._lowest.changed(worker)
 
     def _load_of(self, request: Request) -> int:
         if self.of == "requests":
@@ -87,34 +92,84 @@ class LeastWorkLeft(Router):
     ties: Ties = "first"
     _load: "OutstandingLoad" = field(init=False, repr=False)
     _until_s: dict[Worker, float] = field(init=False, default_factory=dict, repr=False)
+    """When the work of a worker is expected to end; absent if none is left."""
+    _sum_s: dict[Worker, float] = field(init=False, default_factory=dict, repr=False)
+    """The sum of a worker's latencies, where that is less than what is left until the expected end."""
+    _ends: list[tuple[float, int]] = field(init=False, default_factory=list, repr=False)
+    """A heap of expected ends and workers, outdated ones among them."""
+    _earliest: LowestWorkers = field(init=False, repr=False)
+    _least: LowestWorkers = field(init=False, repr=False)
+    _run: Run = field(init=False, repr=False)
     _typical: TypicalLatency = field(init=False, repr=False)
+    _rng: np.random.Generator | None = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         remedy = "choose router=least-requests or router=least-declared-cost"
         self._typical = TypicalLatency(run, "router: least-work-left", remedy)
-        self._load = OutstandingLoad(run, self.ties)
+        self._run, self._load, self._rng = run, OutstandingLoad(), _rng_of(self.ties, run)
+        self._earliest = LowestWorkers(run, self.ties, lambda worker: self._until_s.get(worker, -inf))
+        self._least = LowestWorkers(run, self.ties, lambda worker: self._sum_s.get(worker, inf))
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self.min_by(workers, lambda worker: self.left_s(worker, now_s))
+        self._expire(now_s)
+        earliest, least = self._earliest.among(workers), self._least.among(workers)
+        until_s: float = earliest.low
+        sum_s: float = least.low
+        left_s = max(until_s - now_s, 0.0)
+        if sum_s < left_s:
+            return workers[least.pick(self._rng)]
+        # The next later end may be as many seconds away, after rounding.
+        bound_s = until_s
+        while left_s and nextafter(bound_s, inf) - now_s == left_s:
+            bound_s = nextafter(bound_s, inf)
+        if sum_s > left_s and bound_s == until_s:
+            return workers[earliest.pick(self._rng)]
+        if self._rng is None:
+            return workers[min(earliest.first(bound_s), least.first(left_s) if sum_s == left_s else len(workers))]
+        tied = sorted({*earliest.up_to(bound_s), *(least.up_to(left_s) if sum_s == left_s else ())})
+        return workers[tied[rank_of(len(tied), self._rng)]]
 
-    def min_by(self, workers: Sequence[Worker], value: Callable[[Worker], float]) -> Worker:
-        return self._load.min_by(workers, value)
+    def _expire(self, now_s: float) -> None:
+        """Forget the ends that were expected until now."""
+        ends = self._ends
+        while ends and ends[0][0] <= now_s:
+            until_s, number = heappop(ends)
+            worker = self._run.cluster.worker(number)
+            if self._until_s.get(worker) == until_s:
+                self._set(worker)
+
+    def _set(self, worker: Worker, until_s: float = -inf, sum_s: float = inf) -> None:
+        if self._until_s.get(worker, -inf) != until_s:
+            self._until_s[worker] = until_s
+            self._earliest.changed(worker)
+        if self._sum_s.get(worker, inf) != sum_s:
+            self._sum_s[worker] = sum_s
+            self._least.changed(worker)
 
     def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
         """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
+        self._expire(now_s)
         nanoseconds = self._typical.ns(worker, request) + round(loading_s * 1e9)
         # From what is left now: an idle worker's end lies in the past.
-        self._until_s[worker] = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
+        until_s = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
         self._load.add(worker, request, nanoseconds)
+        self._expect(worker, until_s, now_s)
+        heappush(self._ends, (until_s, worker.id))
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         self._load.remove(worker, request)
+        self._expect(worker, self._until_s.get(worker, -inf), now_s)
+
+    def _expect(self, worker: Worker, until_s: float, now_s: float) -> None:
+        total_s = self._load.total(worker) / 1e9
+        # What is left until the end only shrinks: where it is not more than the sum now, it never is.
+        self._set(worker, until_s if total_s else -inf, total_s if 0.0 < total_s < until_s - now_s else inf)
 
     def left_s(self, worker: Worker, now_s: float) -> float:
         """Return the seconds to the end of what is outstanding on ``worker``, at most the sum of its latencies."""
         outstanding_s = self._load.total(worker) / 1e9
         # At most the sum: the end was expected, and requests may have ended earlier than that.
-        return min(max(self._until_s.get(worker, now_s) - now_s, 0.0), outstanding_s)
+        return min(max(self._until_s.get(worker, -inf) - now_s, 0.0), outstanding_s)
 
 
 class WorkAndLoads:
@@ -128,21 +183,25 @@ class WorkAndLoads:
         outstanding: the requests that were sent to each worker and have not ended.
     """
 
-    __slots__ = ("_load_weight", "_missing_load_s", "_work", "outstanding")
+    __slots__ = ("_load_weight", "_missing_load_s", "_rng", "_work", "outstanding")
 
     def __init__(
         self, run: Run, ties: Ties, load_weight: float, missing_load_s: Callable[[Worker, Request], float]
     ) -> None:
-        self._work = LeastWorkLeft(ties)
+        self._work = LeastWorkLeft()
         self._work.bind(run)
+        self._rng = _rng_of(ties, run)
         self._load_weight, self._missing_load_s = load_weight, missing_load_s
         self.outstanding: dict[Worker, deque[Request]] = {}
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._work.min_by(
-            workers,
-            lambda worker: self._work.left_s(worker, now_s) + self._load_weight * self._missing_load_s(worker, request),
-        )
+        values = [
+            self._work.left_s(worker, now_s) + self._load_weight * self._missing_load_s(worker, request)
+            for worker in workers
+        ]
+        low = min(values)
+        tied = [worker for worker, value in zip(workers, values, strict=True) if value == low]
+        return tied[rank_of(len(tied), self._rng)]
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         # Before it is outstanding itself, or it would find its own assets there.
@@ -157,10 +216,9 @@ class WorkAndLoads:
 class OutstandingLoad:
     """The load of each worker: the sum of whole numbers over its outstanding requests."""
 
-    __slots__ = ("_loads", "_rng", "_totals")
+    __slots__ = ("_loads", "_totals")
 
-    def __init__(self, run: Run, ties: Ties) -> None:
-        self._rng = run.rng(ROUTER) if ties == "random" else None
+    def __init__(self) -> None:
         self._totals: dict[Worker, int] = {}
         self._loads: dict[Request, int] = {}
 
@@ -174,11 +232,6 @@ class OutstandingLoad:
     def remove(self, worker: Worker, request: Request) -> None:
         self._totals[worker] -= self._loads.pop(request)
 
-    def min_by(self, workers: Sequence[Worker], value: Callable[[Worker], Any] | None = None) -> Worker:
-        if self._rng is None:
-            return min(workers, key=value or self.total)
-        values = [(value or self.total)(worker) for worker in workers]
-        lowest = min(values)
-        tied = [worker for worker, load in zip(workers, values, strict=True) if load == lowest]
-        # No draw without a tie, so that the stream depends on ties alone.
-        return tied[0] if len(tied) == 1 else tied[int(self._rng.integers(len(tied)))]
+
+def _rng_of(ties: Ties, run: Run) -> np.random.Generator | None:
+    return run.rng(ROUTER) if ties == "random" else None

@@ -253,7 +253,7 @@ def test_workers_are_groups_without_their_gpus_and_no_gpu_that_leaves() -> None:
     rented.rent(1)
     rented.take(rented.workers[0])
     rented.stop_instance(0, 0.0)
-    assert rented.workers == []
+    assert rented.workers == ()
 
 
 def test_gpu_that_drains_loads_when_the_launch_of_a_stage_leaves_it() -> None:
