@@ -18,6 +18,8 @@ class Scaled(Estimates):
     Args:
         factor: estimated over true seconds, of every stage and parallel degree.
         by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the factor of that size, in place of ``factor``.
+
+    Raises ConfigError for a live backend, which knows the true cost of a stage once it has run.
     """
 
     factor: Positive = 1.0
@@ -27,6 +29,11 @@ class Scaled(Estimates):
     _cost: CostOf = field(init=False, repr=False)
 
     def bind(self, run: Run, cost: CostOf) -> None:
+        if run.backend.live:
+            raise ConfigError(
+                "estimates: found true costs beside a live backend, which measures them only as stages run; choose "
+                "estimates=learnt or table, or add backend=profiled"
+            )
         self._cost = cost
         self.are_exact = self.factor == 1.0 and not self.by_size
 

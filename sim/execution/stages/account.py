@@ -55,15 +55,16 @@ class Account:
         first, group = batch[0], attempt.group
         stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
         cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), len(batch))
+        estimate = attempt.estimate or cost
         # As the costs add up, not as instants differ: a sum does not depend on when it begins
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).
         if len(batch) == 1:
             steps = attempt.done, ran, stage.steps
             seconds, steps_s = cost.seconds(*steps) + attempt.wait_s, cost.steps_s(*steps) + attempt.wait_s
-            estimate_s = attempt.estimate.seconds(*steps)
+            estimate_s = estimate.seconds(*steps)
         else:
             seconds, steps_s = cost.batch_s(batch, ran), cost.step_s * ran
-            estimate_s = attempt.estimate.batch_s(batch, ran)
+            estimate_s = estimate.batch_s(batch, ran)
         # The busy time once, for all: the row is no single request's.
         joules = self.run.cluster.record_stage(
             group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds),

@@ -48,7 +48,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal
 
-from mezzotint.backends.base import FREE, Cost
+from mezzotint.backends.base import FREE, Backend, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.shared_servers import refuse_feature_cache
@@ -67,6 +67,7 @@ from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, StageCosts
 from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
+from mezzotint.sim.execution.stages.live import LiveCosts, LiveSteps, NoEstimates
 from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_residencies
 from mezzotint.sim.execution.stages.pulled import Pulled
@@ -149,6 +150,7 @@ class Stages(Executor, Scheduler):
     _preparation: Preparation = field(init=False, repr=False)
     _delays: Delays = field(init=False, repr=False)
     _restorations: Restorations = field(init=False, repr=False)
+    _live: LiveSteps | None = field(init=False, default=None, repr=False)
     _account: Account = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
@@ -217,8 +219,6 @@ class Stages(Executor, Scheduler):
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
                 )
-        if backend.live:
-            raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
         if run.workload.addons is not None:
             remedy = "choose another executor=, or addons=ignore"
             check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)
@@ -231,8 +231,10 @@ class Stages(Executor, Scheduler):
             self._check_feature_cache(run, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
             costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache)
-            self._costs[gpu.name] = costs
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
+            if backend.live:
+                costs, estimates = self._run_live(gpu, backend), estimates or NoEstimates(class_name(self._policy))
+            self._costs[gpu.name] = costs
             if estimates is not None:
                 estimates.bind(run, costs.cost)
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
@@ -285,6 +287,19 @@ class Stages(Executor, Scheduler):
             )
         refuse_feature_cache(self.controlnet_placement)
         feature_cache.bind(run)
+
+    def _run_live(self, gpu: Gpu, backend: Backend) -> LiveCosts:
+        """Return the costs of a live ``backend``. Raises ConfigError for what groups of GPUs do not run live."""
+        if self._addons is not None:
+            raise ConfigError(
+                "addons: found some beside executor=stages and a live backend, which runs them with other executors; "
+                "add addons=ignore, or choose executor=sequential or continuous-batching"
+            )
+        if self.feature_cache is not None:
+            raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
+        costs = LiveCosts(self._run, gpu, backend, self.stages, None)
+        self._live = LiveSteps(self._clock, costs, class_name(self._policy), self._end_at)
+        return costs
 
     def _view(self, gpu: Gpu) -> View:
         """Return what a policy sees, with the costs of ``gpu``."""
@@ -667,6 +682,8 @@ class Stages(Executor, Scheduler):
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
         progress = launch.progress
+        if self._live is not None:
+            self._live.begin(launch)
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch, group)
@@ -675,7 +692,8 @@ class Stages(Executor, Scheduler):
         if attempt is not None and launch.goes_on:
             counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
-            estimate = cost if self._are_exact else self._estimated_cost(launch, group)
+            is_true = self._are_exact or self.estimates is None
+            estimate = None if is_true else self._estimated_cost(launch, group)
             attempt = Attempt(
                 group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
             )  # fmt: skip
@@ -701,6 +719,8 @@ class Stages(Executor, Scheduler):
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
         if is_delayed:
             self._delays.prepare_step(launch, 0)
+        if self._live is not None:
+            self._live.go_on(launch, 1)
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -820,6 +840,9 @@ class Stages(Executor, Scheduler):
             self._attempts[progress] = None
         elif not self._away.isdisjoint(launch.gpus):
             self._close(progress)  # a GPU that leaves may load at once
+        if self._live is not None and progress in self._live.failed:
+            self._fail(progress, group, self._live.failed.pop(progress))
+            return
         taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         # Before the policy decides anew, with what was just learnt.
         self._known[group.gpu.name].observed(progress, len(launch.gpus), launch.steps, taken_s, batch)
@@ -828,6 +851,18 @@ class Stages(Executor, Scheduler):
         self._ending = progress
         self._decide(now_s)
         self._ending = None
+
+    def _fail(self, progress: Progress, group: Worker, reason: str) -> None:
+        """End ``progress``, of which ``group`` could not run a step."""
+        now_s, attempt = self._clock._now, self._attempts[progress]
+        if attempt is not None and not attempt.steps:
+            self._account.lost(progress, group, attempt.from_s, now_s, 1)  # its text is encoded, if anything ran
+            self._attempts[progress] = None
+        write(progress, "running", False)
+        self._drop(progress, group.gpus, reason)
+        self._policy.at_boundary(progress, now_s)
+        self._policy.ended(progress, now_s)
+        self._decide(now_s)
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
         """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""
@@ -891,8 +926,8 @@ class Stages(Executor, Scheduler):
                 self._policy.ended(progress, now_s)
         self._clock.at(now_s, DISPATCH, self._tick)
 
-    def _drop(self, progress: Progress, gpus: tuple[int, ...]) -> None:
-        """End ``progress``, which its client gave up and which was launched on ``gpus``."""
+    def _drop(self, progress: Progress, gpus: tuple[int, ...], reason: str = GIVEN_UP) -> None:
+        """End ``progress``, which was launched on ``gpus``, as failed: its client gave it up, or for another reason."""
         if progress in self._at_boundary:
             self._at_boundary.remove(progress)
         self._close(progress)
@@ -900,7 +935,7 @@ class Stages(Executor, Scheduler):
         self._forget(progress)
         for name, value in (("left", 0), ("group", self._run.cluster.group(gpus))):
             write(progress, name, value)
-        self._run.end(progress.request, FAILED, GIVEN_UP)
+        self._run.end(progress.request, FAILED, reason)
         if self._pulled is not None:
             self._restorations.release(self._pulled.workers.pop(progress))
 
@@ -1032,6 +1067,8 @@ class Stages(Executor, Scheduler):
         del self._attempts[progress]
         for known in self._known.values():
             known.forget(progress)
+        if self._live is not None:
+            self._live.costs.forget(progress.request.row)
 
     # -- GPUs that come and go -----------------------------------------------------------------------------------------
 
