@@ -1,12 +1,12 @@
 """Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mezzotint.settings.ranges import Seconds
-from mezzotint.sim.core.plan import WHOLE, Stage
+from mezzotint.sim.core.plan import DENOISER, WHOLE, Stage
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
 
@@ -147,6 +147,7 @@ class Progress:
         stage: the present stage.
         left: steps of the present stage still to run.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
+        mixes_sizes: True if its denoiser runs on patches (batching=patched), so that a batch may have several sizes.
         running: True while GPUs work for it, alone or in a batch.
         paused_since_s: instant at which it began to wait at a boundary.
         pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
@@ -157,6 +158,7 @@ class Progress:
     submission_index: int
     stages: tuple[Stage, ...]
     paused_since_s: float = 0.0
+    mixes_sizes: bool = False
     index: int = field(init=False, default=0)
     stage: Stage = field(init=False)
     left: int = field(init=False)
@@ -179,6 +181,8 @@ class Progress:
     def batch_key(self) -> tuple[object, ...] | None:
         """Stage, model and size, which all requests of a batch share; None if this one runs alone.
 
+        Sizes are left out where the steps are those of patches.
+
         Steps of a denoiser without ControlNets and LoRAs are batched, and those of stages that ask for it
         (Stage.max_batch). A whole request that starts from an image is in no batch with others, since it is encoded
         first.
@@ -192,9 +196,9 @@ class Progress:
         # An image to start from is encoded before the first step, and the batch would wait
         # (test_request_from_an_image_is_in_no_batch_with_one_from_noise).
         encodes_image = component == WHOLE and request.plan.refine
-        return (
-            component, request.model, request.width, request.height, request.frames, encodes_image, request.sampling
-        )  # fmt: skip
+        # Whole requests are also encoded and decoded, which no patches share.
+        size = () if self.mixes_sizes and component == DENOISER else (request.width, request.height)
+        return component, request.model, size, request.frames, encodes_image, request.sampling
 
     def __repr__(self) -> str:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
@@ -214,6 +218,11 @@ def advance(progress: Progress, steps: int) -> bool:
         return True
     _enter(progress, progress.index + 1)
     return False
+
+
+def requests_of(batch: Sequence[Progress]) -> Sequence[Request]:
+    """Return the requests of ``batch``."""
+    return [progress.request for progress in batch] if batch else ()
 
 
 def restart(progress: Progress, now_s: float) -> None:

@@ -1,5 +1,6 @@
 """Estimates: what a scheduler believes of the cost of a stage. The machine takes the true cost (``estimates=``)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import nan
 
@@ -37,8 +38,8 @@ class Scaled(Estimates):
         self._cost = cost
         self.are_exact = self.factor == 1.0 and not self.by_size
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        true = self._cost(request, stage, degree, batch)
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        true = self._cost(request, stage, degree, others)
         if self.are_exact:
             return true
         # The shape of the steps is right, their length is not
@@ -74,11 +75,11 @@ class EstimateTable(Estimates):
                 "estimates.seconds={1024x1024: {1: 4.2, 2: 2.5}}"
             )
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        if batch > 1:
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        if others:
             raise ConfigError(
-                f"estimates.seconds: a batch of {batch} was asked for, and the table has requests alone; choose "
-                "estimates=perfect, or max_batch=1 in group_policy and executor.stages"
+                f"estimates.seconds: a batch of {1 + len(others)} was asked for, and the table has requests alone; "
+                "choose estimates=perfect, or max_batch=1 in group_policy and executor.stages"
             )
         entry = self._seconds.get(size_of(request))
         seconds = entry.get(degree) if isinstance(entry, dict) else entry
@@ -98,7 +99,7 @@ class EstimateTable(Estimates):
 
 @dataclass(slots=True)
 class Learnt(Estimates):
-    """The mean of what was observed so far, by size, images, guidance, parallel degree and batch, and a prior.
+    """The mean of what was observed so far, by sizes of the batch, images, guidance and parallel degree, and a prior.
 
     Each component has its own mean of seconds per step, in which the prior counts as ``prior_steps`` steps.
 
@@ -114,26 +115,34 @@ class Learnt(Estimates):
     def bind(self, run: Run, cost: CostOf) -> None:
         run.assume("seconds of a step before any was observed", self.prior_s, "estimates.prior_s")
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        steps, seconds = self._mean(request, stage, degree, batch)
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        steps, seconds = self._mean(_observation(request, stage, degree, others))
         return StageCost(0.0, seconds / steps, 0.0, nan)
 
-    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
+    def observed(
+        self,
+        request: Request,
+        stage: Stage,
+        degree: int,
+        steps: int,
+        seconds: float,
+        others: Sequence[Request] = (),
+    ) -> None:
         # With the prior, which is counted once: the first sum starts from it.
-        before, so_far_s = self._mean(request, stage, degree, batch)
-        key = _observation(request, stage, degree, batch)
+        key = _observation(request, stage, degree, others)
+        before, so_far_s = self._mean(key)
         self._observed[key] = before + steps, so_far_s + seconds
 
-    def _mean(self, request: Request, stage: Stage, degree: int, batch: int) -> tuple[float, float]:
-        """Return steps and seconds so far, with those of the prior."""
-        key = _observation(request, stage, degree, batch)
+    def _mean(self, key: tuple[object, ...]) -> tuple[float, float]:
+        """Return steps and seconds so far of an `_observation`, with those of the prior."""
         return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
 
 
-def _observation(request: Request, stage: Stage, degree: int, batch: int) -> tuple[object, ...]:
+def _observation(request: Request, stage: Stage, degree: int, others: Sequence[Request]) -> tuple[object, ...]:
     # The mean is one of a step: how many of them the strength leaves is no matter.
     sampling = None if request.sampling is None else request.sampling._replace(strength=None)
-    return request.model, size_of(request), stage.component, degree, batch, sampling
+    sizes = tuple(sorted(map(size_of, (request, *others))))
+    return request.model, sizes, stage.component, degree, sampling
 
 
 def size_of(request: Request) -> str:

@@ -59,7 +59,7 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import COMPONENTS, Stage
-from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
+from mezzotint.sim.core.progress import Attempt, Progress, advance, requests_of, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
@@ -69,6 +69,7 @@ from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
 from mezzotint.sim.execution.stages.live import LiveCosts, LiveSteps, NoEstimates
 from mezzotint.sim.execution.stages.lookahead import Lookahead
+from mezzotint.sim.execution.stages.patches import bind_patches
 from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_residencies
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
@@ -86,6 +87,7 @@ from mezzotint.sim.protocols import (
     Run,
     Scheduler,
     StageCost,
+    Steps,
 )
 
 TEXT_BYTES = 512 * 4096 * 2
@@ -120,6 +122,8 @@ class Stages(Executor, Scheduler):
         controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
             neither is given, ControlNets run inline and all add-ons are loaded before the first step.
         feature_cache: what a step reuses of the step before; None computes everything.
+        batching: ``PatchedSteps`` cuts the images of a batch of denoisers into patches, whatever their sizes; None
+            batches requests of one size alone.
     """
 
     group_policy: GroupPolicy | None = None
@@ -134,6 +138,7 @@ class Stages(Executor, Scheduler):
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
     feature_cache: FeatureCache | None = None
+    batching: Steps | None = None
     _policy: GroupPolicy = field(init=False, repr=False)
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -229,8 +234,9 @@ class Stages(Executor, Scheduler):
         self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
         if self.feature_cache is not None:
             self._check_feature_cache(run, self.feature_cache)
+        patches = self.batching and bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
-            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache)
+            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache, patches)
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
             if backend.live:
                 costs, estimates = self._run_live(gpu, backend), estimates or NoEstimates(class_name(self._policy))
@@ -321,11 +327,12 @@ class Stages(Executor, Scheduler):
                     f"executor.{name}: found {getattr(self, name):g}, and without a group policy each request stays on "
                     f"one GPU; add group_policy= and scheduler=stages, or set executor.{name}=0"
                 )
-        if self.estimates is not None:
-            raise ConfigError(
-                f"estimates: found {type(self.estimates).__name__}, which only a group policy reads, and none is "
-                "chosen; add group_policy= and scheduler=stages, or leave it out (~estimates)"
-            )
+        for name, does in (("estimates", "only a group policy reads"), ("batching", "only a group policy launches")):
+            if (part := getattr(self, name)) is not None:
+                raise ConfigError(
+                    f"{name}: found {type(part).__name__}, which {does}, and none is chosen; add group_policy= and "
+                    f"scheduler=stages, or leave it out (~{name})"
+                )
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:
@@ -436,7 +443,7 @@ class Stages(Executor, Scheduler):
         return "" if self._addons is None else self._addons.refusal(request)
 
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
-        progress = Progress(request, self._submitted, self._stages_of(request), now_s)
+        progress = Progress(request, self._submitted, self._stages_of(request), now_s, self.batching is not None)
         self._submitted += 1
         self._attempts[progress] = None
         self._enter_stage(progress)
@@ -735,13 +742,13 @@ class Stages(Executor, Scheduler):
             write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
     def _estimated_cost(self, launch: LaunchState, group: Worker) -> StageCost:
-        return self._known[group.gpu.name].cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
+        return self._known[group.gpu.name].cost(launch.progress, len(launch.gpus), others=launch.batch)
 
     def _true_cost(self, launch: LaunchState, group: Worker) -> StageCost:
         if self._are_exact:
             return self._estimated_cost(launch, group)
         progress, costs = launch.progress, self._costs[group.gpu.name]
-        return costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
+        return costs.cost(progress.request, progress.stage, len(launch.gpus), requests_of(launch.batch))
 
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
@@ -843,9 +850,8 @@ class Stages(Executor, Scheduler):
         if self._live is not None and progress in self._live.failed:
             self._fail(progress, group, self._live.failed.pop(progress))
             return
-        taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
         # Before the policy decides anew, with what was just learnt.
-        self._known[group.gpu.name].observed(progress, len(launch.gpus), launch.steps, taken_s, batch)
+        self._known[group.gpu.name].observed(launch, now_s - launch.begin_s)
         for member in launch.requests():
             self._advance(member, group, launch.steps, now_s)
         self._ending = progress
@@ -856,7 +862,7 @@ class Stages(Executor, Scheduler):
         """End ``progress``, of which ``group`` could not run a step."""
         now_s, attempt = self._clock._now, self._attempts[progress]
         if attempt is not None and not attempt.steps:
-            self._account.lost(progress, group, attempt.from_s, now_s, 1)  # its text is encoded, if anything ran
+            self._account.lost((progress,), group, attempt.from_s, now_s)  # its text is encoded, if anything ran
             self._attempts[progress] = None
         write(progress, "running", False)
         self._drop(progress, group.gpus, reason)
@@ -1197,7 +1203,8 @@ class Stages(Executor, Scheduler):
                 self._close(progress)  # its run in the batch up to this launch
             # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
             self._run.cluster.cut_short(on)
-            self._account.lost(progress, on, from_s, now_s, 1 + len(launch.batch))
+            others = (member for member in launch.requests() if member is not progress)
+            self._account.lost((progress, *others), on, from_s, now_s)
             if on is progress.group:  # else it moved
                 self._free_addons(progress, on, progress.stage, False)
             self._account.restart(progress)

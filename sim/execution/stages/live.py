@@ -1,6 +1,6 @@
 """Launches on a live backend: each step runs as it begins, and the seconds that it took are its length."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -29,7 +29,15 @@ class LiveCosts(StageCosts):
     _took: dict[int, dict[str, StageCost]] = field(init=False, default_factory=dict, repr=False)
     """By row, and component of the stage."""
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False) -> StageCost:
+    def cost(
+        self,
+        request: Request,
+        stage: Stage,
+        degree: int,
+        others: Sequence[Request] = (),
+        *,
+        as_usual: bool = False,
+    ) -> StageCost:
         return self._took[request.row][stage.component]
 
     def run_step(self, progress: Progress, done: int) -> None:
@@ -139,7 +147,7 @@ class NoEstimates(Estimates):
     def bind(self, run: Run, cost: CostOf) -> None:
         """Take nothing."""
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
         raise ConfigError(
             f"estimates: found none beside a live backend, and the group policy ({self.policy}) asks what a stage will "
             f"take, which is measured only as it runs; add estimates=learnt or table, or {INSTEAD}"
