@@ -44,8 +44,7 @@ class Scaled(Estimates):
             return true
         # The shape of the steps is right, their length is not
         # (test_wrong_estimate_is_wrong_by_its_factor_at_every_step).
-        factor = self.by_size.get(size_of(request), self.factor)
-        return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts, true.ends)
+        return true.times(self.by_size.get(size_of(request), self.factor))
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from math import ceil
 from typing import Literal
 
 from mezzotint.backends.base import Backend, BackendError, Cost, Work, size_text
+from mezzotint.backends.patched import Size
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
@@ -152,7 +153,17 @@ class StageCosts:
                 total_s, steps = reusing.seconds(stage.steps), stage.steps
                 step_s, watts = total_s / steps, (reusing.joules(steps) or 0.0) / total_s
                 ends = tuple(reusing.seconds(count) / step_s for count in range(steps + 1))
-        return StageCost(first_s, step_s, last_s, watts, ends)
+        return StageCost(first_s, step_s, last_s, watts, ends, self._apart(works) if component == WHOLE else None)
+
+    def _apart(self, works: Sequence[Work]) -> dict[Size, tuple[float, float]] | None:
+        """Return the seconds before the first and after the last step of each size; None if all are of one."""
+        by_size = {(work.width, work.height): work for work in works}
+        if len(by_size) == 1:
+            return None
+        for work in by_size.values():
+            work.done = work.steps
+        backend = self.backend
+        return {size: (backend.begin((work,)).seconds, backend.end((work,)).seconds) for size, work in by_size.items()}
 
     def _reusing(self, request: Request, step: Cost, ends: Sequence[float], batch: int) -> StepCosts:
         """Return the costs of the steps of ``request``, of which one that reuses nothing costs ``step``."""

@@ -234,7 +234,9 @@ class Stages(Executor, Scheduler):
         self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
         if self.feature_cache is not None:
             self._check_feature_cache(run, self.feature_cache)
-        patches = self.batching and bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
+        patches = None
+        if self.batching is not None:
+            patches = bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
             costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache, patches)
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
@@ -711,8 +713,8 @@ class Stages(Executor, Scheduler):
         is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
-            encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
-            launch.steps_from_s += cost.first_s * encoded
+            alone_s = cost.first_s * (not attempt.counted_done)
+            launch.steps_from_s += cost.encode_s(launch.requests()) if launch.batch else alone_s
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
         # If any step may be delayed, nobody knows the boundaries ahead.

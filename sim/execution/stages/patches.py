@@ -29,11 +29,6 @@ def bind_patches(
             "batching.speedup: found one beside executor=stages, whose groups are as fast as the profile has them; "
             "leave it out, or choose executor=continuous-batching"
         )
-    if form == "whole":
-        raise ConfigError(
-            "batching: found patches beside executor.stages=whole, whose requests are encoded and decoded each at its "
-            "own size; add executor.stages=disaggregated, or a list with max_batch of the denoiser"
-        )
     is_shared = isinstance(form, list) and any(stage.denoises and stage.max_batch > 1 for stage in form)
     if not is_shared and policy.max_batch == 1:
         raise ConfigError(

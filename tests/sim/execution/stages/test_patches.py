@@ -13,7 +13,7 @@ from mezzotint.backends.base import Cost, Patching, Work
 from mezzotint.backends.patched import PatchTiming
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
-from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, Stage
+from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage
 from mezzotint.sim.core.request import Addons
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
@@ -28,6 +28,7 @@ from mezzotint.sim.scheduling.group_policies.pools import Pools
 from mezzotint.sim.scheduling.group_policies.tetriserve import TetriServe
 from tests.sim import lab
 from tests.sim.execution.stages.test_addons import column
+from tests.sim.laws.test_stage_batches import Together
 
 SIDES = 512, 768, 1024
 TIMING = PatchTiming(side=256, base_s=0.25, patch_s=0.0625, size_s=0.125, halo_s=0.0078125, source="made up")
@@ -111,18 +112,46 @@ def test_patches_of_several_sizes_on_a_group_gain_as_the_image_that_gains_least(
     assert any("patches on several GPUs" in each.source for each in run.record.assumptions)
 
 
+class Whole(Patches):
+    """Text encoding of an image to start from, and decoding, take as many seconds as it has half megapixels."""
+
+    def begin(self, works: Sequence[Work]) -> Cost:
+        return self.end(works)
+
+    def end(self, works: Sequence[Work]) -> Cost:
+        return Cost((works[0].width / 512) ** 2)
+
+
+class Pairs(Together):
+    max_batch = 2
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_whole_requests_of_several_sizes_are_encoded_and_decoded_each_at_its_own(factor: float) -> None:
+    """1 s and 4 s before the first step, and after the last; an estimate is wrong by its factor in all."""
+    executor = Stages(Pairs(2, 6), Scaled(factor), batching=PatchedSteps())
+    run = served([0.0, 0.0], [512, 1024], executor, backend=Whole())
+    seconds = 10.0 + 6 * TIMING.step_s([(512, 512), (1024, 1024)], 512)
+    assert column(run, "finish_s") == pytest.approx([seconds] * 2)
+    assert column(run, "decode_s") == pytest.approx([10.0] * 2)
+    assert column(run, "estimate_s") == pytest.approx([factor * seconds] * 2)
+
+
 @pytest.mark.parametrize("batching", [None, PatchedSteps()])
-def test_tetriserve_batches_requests_of_several_sizes_as_patches_alone(batching: PatchedSteps | None) -> None:
+@pytest.mark.parametrize("stages", ["whole", "disaggregated"])
+def test_tetriserve_batches_requests_of_several_sizes_as_patches_alone(
+    batching: PatchedSteps | None, stages: Any
+) -> None:
     """Every step runs once; requests of a batch run from one instant on the same GPUs."""
     rng = np.random.default_rng(3)
     sides, times = rng.choice(SIDES, 24).tolist(), np.cumsum(rng.integers(0, 3, 24)).tolist()
-    executor = Stages(TetriServe(round_s=12.0, max_batch=4), Scaled(), stages="disaggregated", batching=batching)
+    executor = Stages(TetriServe(round_s=12.0, max_batch=4), Scaled(), stages=stages, batching=batching)
     log = served(times, sides, executor, 2, own_deadline_s=np.full(24, 60.0)).record.attempts
     assert log is not None
     batches: dict[tuple[float, tuple[int, ...]], list[int]] = {}
     steps = Counter[int]()
     for row, component, from_s, gpus, ran in zip(log.row, log.component, log.from_s, log.gpus, log.steps, strict=True):
-        if component == DENOISER:
+        if component in (WHOLE, DENOISER):
             batches.setdefault((from_s, gpus), []).append(sides[row])
             steps[row] += ran
     assert set(steps.values()) == {6}
@@ -146,7 +175,6 @@ def test_batch_of_patches_that_does_not_fit_into_memory_ends_the_run() -> None:
     [
         (groups(Pools(), batching=SameSizeSteps()), r"batching: found .*SameSizeSteps"),
         (groups(Pools(), batching=PatchedSteps(speedup={2: 1.5})), r"batching\.speedup: found one"),
-        (groups(TetriServe(max_batch=4), stages="whole"), r"beside executor\.stages=whole"),
         (groups(TetriServe(), stages="disaggregated"), r"which forms no batches here"),
         (groups(FixedDegree(), stages="disaggregated"), r"FixedDegree, which forms no batches here"),
         (
