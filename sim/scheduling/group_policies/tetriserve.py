@@ -358,13 +358,16 @@ class TetriServe(GroupPolicy):
     def _add_late(self, chosen: dict[Progress, tuple[int, int]], free: int) -> int:
         """Give GPUs to the requests that cannot be in time; return the number of GPUs left.
 
-        No request overtakes one that needs more GPUs than are left.
+        No request overtakes one that needs more GPUs than are left. If nothing runs, the others are away, and it takes
+        those that are left.
         """
         while free and self._late:
             progress = self._late[0][-1]
             degree, steps = self._best_effort(progress)
             if degree > free:
-                break
+                if chosen or len(self._late) + len(self._waiting) < len(self._known_costs):
+                    break
+                degree, steps = max(each for each in self._known_costs[progress].by_degree if each <= free), 1
             # Only now: a request that does not fit stays the first of the late ones.
             heappop(self._late)
             chosen[progress] = degree, steps
