@@ -304,6 +304,13 @@ def configuration(chosen: Chosen) -> dict[str, Any]:
     config["models"] = {role: MODELS[role] for role in roles}
     if chosen.get("group_policy") in ("pools", "colocated", "tridentserve"):
         config["executor"] = config["executor"] | {"stages": "disaggregated"}
+    if chosen.get("executor") == "stages" and chosen.get("batching") == "patched":  # with batches to cut
+        if chosen.get("group_policy") == "tetriserve":
+            config["group_policy"] = config["group_policy"] | {"max_batch": 4}
+        elif chosen.get("group_policy") in ("pools", "colocated"):
+            names = {"text-encoder": 1, "denoiser": 4, "vae": 1}
+            stages = [{"component": component, "max_batch": count} for component, count in names.items()]
+            config["executor"] = config["executor"] | {"stages": stages}
     if chosen.get("executor") == "continuous-batching" and chosen.get("scheduler") not in BATCHING:
         config["executor"] = config["executor"] | {"max_batch": 2}  # so that requests queue
     for part in flags:

@@ -1,7 +1,7 @@
 """Progress of a request through its plan: its stage, the steps left, and the GPUs that it last ran on."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ class StageCost(NamedTuple):
     In a batch the steps are those of all its requests; the rest each request does on its own, one after another.
     ``watts`` is the power of all its GPUs; NaN where it is not known. ``step_s`` is the mean step of a full run, and
     ``ends`` the ends of its steps in mean steps, from 0 to N; it is empty where all steps are equal. The steps of a
-    stage are the last ones of a full run.
+    stage are the last ones of a full run. ``apart`` is, of a batch of several sizes, the seconds before the first and
+    after the last step of each width and height.
     """
 
     first_s: Seconds
@@ -25,6 +26,15 @@ class StageCost(NamedTuple):
     last_s: Seconds
     watts: float
     ends: tuple[float, ...] = ()
+    apart: Mapping[tuple[int, int], tuple[Seconds, Seconds]] | None = None
+
+    def times(self, factor: float) -> "StageCost":
+        """Return the same steps, and what is before and after them, ``factor`` times as long."""
+        apart = self.apart and {
+            size: (first_s * factor, last_s * factor) for size, (first_s, last_s) in self.apart.items()
+        }
+        first_s, step_s, last_s = self.first_s * factor, self.step_s * factor, self.last_s * factor
+        return StageCost(first_s, step_s, last_s, self.watts, self.ends, apart)
 
     def seconds(self, done: int, count: int, steps: int) -> float:
         """Return the seconds of the next ``count`` of ``steps``, of which ``done`` are behind."""
@@ -59,12 +69,24 @@ class StageCost(NamedTuple):
         last = min(max(bisect_right(ends, mean_steps) - 1, first), len(ends) - 2)
         return last - first + (mean_steps - ends[last]) / (ends[last + 1] - ends[last])
 
+    def encode_s(self, batch: "Sequence[Progress]") -> float:
+        """Return the seconds before the next step of the requests of ``batch`` that have none behind."""
+        new = [member.request for member in batch if not member.done]
+        if self.apart is None:
+            return self.first_s * len(new)
+        return sum(self.apart[request.width, request.height][0] for request in new)
+
     def batch_s(self, batch: "Iterable[Progress]", count: int) -> float:
         """Return the seconds of the next ``count`` steps of the requests of ``batch`` together."""
         # The steps once for all, and the encoding and decoding of each
         # (test_batch_shares_its_steps_and_encodes_and_decodes_one_after_another).
         alone_s = self.step_s * count
-        return alone_s + sum(self.seconds(member.done, count, member.stage.steps) - alone_s for member in batch)
+        if self.apart is None:
+            return alone_s + sum(self.seconds(member.done, count, member.stage.steps) - alone_s for member in batch)
+        for member in batch:
+            first_s, last_s = self.apart[member.request.width, member.request.height]
+            alone_s += first_s * (not member.done) + last_s * (member.done + count == member.stage.steps)
+        return alone_s
 
 
 @dataclass(slots=True)
@@ -77,7 +99,7 @@ class Attempt:
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
         counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
-        estimate: its estimated cost.
+        estimate: its estimated cost; None if its true one is believed.
         steps: steps that it ran.
         wait_s: seconds that these waited for ControlNet servers, beyond their cost.
     """
@@ -89,7 +111,7 @@ class Attempt:
     until_s: float
     counted_s: float
     counted_done: int
-    estimate: StageCost
+    estimate: StageCost | None
     steps: int = 0
     wait_s: Seconds = 0.0
 
@@ -147,6 +169,7 @@ class Progress:
         stage: the present stage.
         left: steps of the present stage still to run.
         group: the GPUs that it last ran on, where its latent lies; None before its first stage.
+        mixes_sizes: True if its steps are of patches (batching=patched), so that a batch may have several sizes.
         running: True while GPUs work for it, alone or in a batch.
         paused_since_s: instant at which it began to wait at a boundary.
         pauses, paused_s: boundaries after which it did not run on at once, and the seconds until it did.
@@ -157,6 +180,7 @@ class Progress:
     submission_index: int
     stages: tuple[Stage, ...]
     paused_since_s: float = 0.0
+    mixes_sizes: bool = False
     index: int = field(init=False, default=0)
     stage: Stage = field(init=False)
     left: int = field(init=False)
@@ -179,6 +203,8 @@ class Progress:
     def batch_key(self) -> tuple[object, ...] | None:
         """Stage, model and size, which all requests of a batch share; None if this one runs alone.
 
+        Sizes are left out where the steps are those of patches.
+
         Steps of a denoiser without ControlNets and LoRAs are batched, and those of stages that ask for it
         (Stage.max_batch). A whole request that starts from an image is in no batch with others, since it is encoded
         first.
@@ -192,9 +218,8 @@ class Progress:
         # An image to start from is encoded before the first step, and the batch would wait
         # (test_request_from_an_image_is_in_no_batch_with_one_from_noise).
         encodes_image = component == WHOLE and request.plan.refine
-        return (
-            component, request.model, request.width, request.height, request.frames, encodes_image, request.sampling
-        )  # fmt: skip
+        size = () if self.mixes_sizes and self.stage.denoises else (request.width, request.height)
+        return component, request.model, size, request.frames, encodes_image, request.sampling
 
     def __repr__(self) -> str:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
@@ -214,6 +239,11 @@ def advance(progress: Progress, steps: int) -> bool:
         return True
     _enter(progress, progress.index + 1)
     return False
+
+
+def requests_of(batch: Sequence[Progress]) -> Sequence[Request]:
+    """Return the requests of ``batch``."""
+    return [progress.request for progress in batch] if batch else ()
 
 
 def restart(progress: Progress, now_s: float) -> None:

@@ -8,6 +8,7 @@ from mezzotint.backends.base import Cost, Patching, Work
 from mezzotint.backends.patched import common_side
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.same_size import SameSizeSteps
 from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
@@ -67,17 +68,20 @@ class PatchedSteps(Steps):
         return self._same_size.prepare(worker, request, now_s)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        works = self._same_size.works(worker, active)
-        cost = self._backends[worker.gpu.name].patched(works, self._side(works))
+        cost = self.on_one_gpu(worker.gpu, self._same_size.works(worker, active))
         return step_on_group(worker, active, cost, self.speedup)
+
+    def on_one_gpu(self, gpu: Gpu, works: Sequence[Work]) -> Cost:
+        """Return the cost of one step of ``works`` on one GPU of the kind ``gpu``."""
+        return self._backends[gpu.name].patched(works, self._side(works))
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         return self._same_size.finish(worker, request, now_s)
 
     def price(self, works: Sequence[Work]) -> Cost:
         self._same_size.begin_live(works)
-        (backend,) = self._backends.values()
-        return price_on_groups(self._run, works, backend.patched(works, self._side(works)), self.speedup)
+        (gpu,) = self._run.cluster.kinds
+        return price_on_groups(self._run, works, self.on_one_gpu(gpu, works), self.speedup)
 
     def _side(self, works: Sequence[Work]) -> int:
         return self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)

@@ -22,7 +22,8 @@ class Launch(NamedTuple):
         steps: steps that it runs, at most Progress.left.
         ahead: True if it was decided before the boundary, so that its work begins without executor.launch_s.
         every: steps from one boundary, at which it can be interrupted, to the next.
-        batch: requests that run the same steps with it, as one batch; each waits, and has its Progress.batch_key.
+        batch: other requests that run the same steps with it, as one batch; each waits, and has its
+            Progress.batch_key.
     """
 
     progress: Progress
@@ -81,22 +82,36 @@ class Estimates(Protocol):
         """Take the run, and the function of true costs."""
 
     @abstractmethod
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        """Return the estimated cost of ``stage`` on ``degree`` GPUs, of ``batch`` requests like ``request``."""
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        """Return the estimated cost of ``stage`` on ``degree`` GPUs, of ``request`` in a batch with ``others``."""
 
-    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
-        """Take note of what ``steps`` of ``stage`` of ``batch`` requests together really took, which ended now."""
+    def observed(
+        self,
+        request: Request,
+        stage: Stage,
+        degree: int,
+        steps: int,
+        seconds: float,
+        others: Sequence[Request] = (),
+    ) -> None:
+        """Take note of what ``steps`` of ``stage`` of ``request`` and ``others`` really took, which ended now."""
         return
 
 
 class CostOf(Protocol):
-    """The true cost of a stage by request, stage, parallel degree, and number of requests in a batch.
+    """The true cost of a stage by request, stage, parallel degree, and the other requests of its batch.
 
     ``as_usual`` takes the request without its sampling parameters.
     """
 
     def __call__(
-        self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False
+        self,
+        request: Request,
+        stage: Stage,
+        degree: int,
+        others: Sequence[Request] = (),
+        *,
+        as_usual: bool = False,
     ) -> StageCost: ...
 
 
@@ -126,10 +141,12 @@ class StageView(Protocol):
     def degrees(self, progress: Progress) -> Sequence[int]:
         """Return the parallel degrees on which the present stage of ``progress`` may run, ascending."""
 
-    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
+    def cost(
+        self, progress: Progress, degree: int, stage: Stage | None = None, others: Sequence[Progress] = ()
+    ) -> StageCost:
         """Return the estimated cost of the present stage of ``progress``, or of ``stage``, on ``degree`` GPUs.
 
-        Of ``batch`` requests like it together, if that is above 1.
+        In a batch with ``others``, if there are any.
         """
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
@@ -182,6 +199,7 @@ class GroupPolicy(Protocol):
             their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
         needs_equal_steps: True if it takes all steps of a request as equally long.
         batches_stages: True if it forms the batches that a stage asks for (Stage.max_batch).
+        max_batch: most requests of the batches that it forms of its own.
     """
 
     __slots__ = ()
@@ -190,6 +208,7 @@ class GroupPolicy(Protocol):
     follows_gpus: bool = False
     needs_equal_steps: bool = False
     batches_stages: bool = False
+    max_batch: Count = 1
 
     @abstractmethod
     def bind(self, run: Run, view: StageView) -> None: ...

@@ -1,5 +1,6 @@
 """Estimates: what a scheduler believes of the cost of a stage. The machine takes the true cost (``estimates=``)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import nan
 
@@ -18,6 +19,8 @@ class Scaled(Estimates):
     Args:
         factor: estimated over true seconds, of every stage and parallel degree.
         by_size: WIDTHxHEIGHT, of a video WIDTHxHEIGHTxFRAMES -> the factor of that size, in place of ``factor``.
+
+    Raises ConfigError for a live backend, which knows the true cost of a stage once it has run.
     """
 
     factor: Positive = 1.0
@@ -27,17 +30,21 @@ class Scaled(Estimates):
     _cost: CostOf = field(init=False, repr=False)
 
     def bind(self, run: Run, cost: CostOf) -> None:
+        if run.backend.live:
+            raise ConfigError(
+                "estimates: found true costs beside a live backend, which measures them only as stages run; choose "
+                "estimates=learnt or table, or add backend=profiled"
+            )
         self._cost = cost
         self.are_exact = self.factor == 1.0 and not self.by_size
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        true = self._cost(request, stage, degree, batch)
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        true = self._cost(request, stage, degree, others)
         if self.are_exact:
             return true
         # The shape of the steps is right, their length is not
         # (test_wrong_estimate_is_wrong_by_its_factor_at_every_step).
-        factor = self.by_size.get(size_of(request), self.factor)
-        return StageCost(true.first_s * factor, true.step_s * factor, true.last_s * factor, true.watts, true.ends)
+        return true.times(self.by_size.get(size_of(request), self.factor))
 
 
 @dataclass(slots=True)
@@ -67,11 +74,11 @@ class EstimateTable(Estimates):
                 "estimates.seconds={1024x1024: {1: 4.2, 2: 2.5}}"
             )
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        if batch > 1:
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        if others:
             raise ConfigError(
-                f"estimates.seconds: a batch of {batch} was asked for, and the table has requests alone; choose "
-                "estimates=perfect, or max_batch=1 in group_policy and executor.stages"
+                f"estimates.seconds: a batch of {1 + len(others)} was asked for, and the table has requests alone; "
+                "choose estimates=perfect, or max_batch=1 in group_policy and executor.stages"
             )
         entry = self._seconds.get(size_of(request))
         seconds = entry.get(degree) if isinstance(entry, dict) else entry
@@ -91,7 +98,7 @@ class EstimateTable(Estimates):
 
 @dataclass(slots=True)
 class Learnt(Estimates):
-    """The mean of what was observed so far, by size, images, guidance, parallel degree and batch, and a prior.
+    """The mean of what was observed so far, by sizes of the batch, images, guidance and parallel degree, and a prior.
 
     Each component has its own mean of seconds per step, in which the prior counts as ``prior_steps`` steps.
 
@@ -107,26 +114,34 @@ class Learnt(Estimates):
     def bind(self, run: Run, cost: CostOf) -> None:
         run.assume("seconds of a step before any was observed", self.prior_s, "estimates.prior_s")
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1) -> StageCost:
-        steps, seconds = self._mean(request, stage, degree, batch)
+    def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        steps, seconds = self._mean(_observation(request, stage, degree, others))
         return StageCost(0.0, seconds / steps, 0.0, nan)
 
-    def observed(self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, batch: int = 1) -> None:
+    def observed(
+        self,
+        request: Request,
+        stage: Stage,
+        degree: int,
+        steps: int,
+        seconds: float,
+        others: Sequence[Request] = (),
+    ) -> None:
         # With the prior, which is counted once: the first sum starts from it.
-        before, so_far_s = self._mean(request, stage, degree, batch)
-        key = _observation(request, stage, degree, batch)
+        key = _observation(request, stage, degree, others)
+        before, so_far_s = self._mean(key)
         self._observed[key] = before + steps, so_far_s + seconds
 
-    def _mean(self, request: Request, stage: Stage, degree: int, batch: int) -> tuple[float, float]:
-        """Return steps and seconds so far, with those of the prior."""
-        key = _observation(request, stage, degree, batch)
+    def _mean(self, key: tuple[object, ...]) -> tuple[float, float]:
+        """Return steps and seconds so far of an `_observation`, with those of the prior."""
         return self._observed.get(key, (self.prior_steps, self.prior_steps * self.prior_s))
 
 
-def _observation(request: Request, stage: Stage, degree: int, batch: int) -> tuple[object, ...]:
+def _observation(request: Request, stage: Stage, degree: int, others: Sequence[Request]) -> tuple[object, ...]:
     # The mean is one of a step: how many of them the strength leaves is no matter.
     sampling = None if request.sampling is None else request.sampling._replace(strength=None)
-    return request.model, size_of(request), stage.component, degree, batch, sampling
+    sizes = tuple(sorted(map(size_of, (request, *others))))
+    return request.model, sizes, stage.component, degree, sampling
 
 
 def size_of(request: Request) -> str:

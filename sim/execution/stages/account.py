@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from mezzotint.sim.core.plan import MISSING
-from mezzotint.sim.core.progress import Attempt, BatchRun, Progress
+from mezzotint.sim.core.progress import Attempt, BatchRun, Progress, requests_of
 from mezzotint.sim.execution.stages.costs import StageCosts
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from mezzotint.sim.protocols import AttemptLog, RequestColumn, Run, StageCost, Worker
@@ -54,16 +54,17 @@ class Account:
         """
         first, group = batch[0], attempt.group
         stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
-        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), len(batch))
+        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), requests_of(batch[1:]))
+        estimate = attempt.estimate or cost
         # As the costs add up, not as instants differ: a sum does not depend on when it begins
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).
         if len(batch) == 1:
             steps = attempt.done, ran, stage.steps
             seconds, steps_s = cost.seconds(*steps) + attempt.wait_s, cost.steps_s(*steps) + attempt.wait_s
-            estimate_s = attempt.estimate.seconds(*steps)
+            estimate_s = estimate.seconds(*steps)
         else:
             seconds, steps_s = cost.batch_s(batch, ran), cost.step_s * ran
-            estimate_s = attempt.estimate.batch_s(batch, ran)
+            estimate_s = estimate.batch_s(batch, ran)
         # The busy time once, for all: the row is no single request's.
         joules = self.run.cluster.record_stage(
             group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds),
@@ -129,12 +130,13 @@ class Account:
         """Record a move, on ``group`` of the old and the new GPUs."""
         progress.request.energy_j += self._record(progress, group, MOVE, MOVE, from_s, until_s)
 
-    def lost(self, progress: Progress, group: Worker, from_s: float, now_s: float, batch: int) -> None:
-        """Record the work of ``batch`` requests on ``group``, of which a GPU failed, if it began by now."""
+    def lost(self, batch: Sequence[Progress], group: Worker, from_s: float, now_s: float) -> None:
+        """Record the work of the requests of ``batch`` on ``group``, which was lost, if it began by now."""
+        progress = batch[0]
         if from_s < now_s:
             stage, joules = progress.stage, None
             if group is progress.group:  # else it moved
-                cost = self.costs[group.gpu.name].cost(progress.request, stage, len(group.gpus), batch)
+                cost = self.costs[group.gpu.name].cost(progress.request, stage, len(group.gpus), requests_of(batch[1:]))
                 joules = _joules(cost, now_s - from_s)
             self._record(progress, group, stage.component, "lost", from_s, now_s, joules)
 

@@ -6,11 +6,13 @@ from math import ceil
 from typing import Literal
 
 from mezzotint.backends.base import Backend, BackendError, Cost, Work, size_text
+from mezzotint.backends.patched import Size
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.patched import PatchedSteps
 from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.protocols import FeatureCache, Run, StageCost, StepCosts
 
@@ -34,6 +36,7 @@ class StageCosts:
         addons: ControlNets and LoRAs; None if requests have none.
         feature_cache: what a step reuses of the step before; None computes everything. Each GPU of a group reuses the
             same share of its part of a step (assumed).
+        patches: the costs of steps of images cut into patches; None for whole images.
 
     Raises ConfigError unless there is one denoiser in ``form``.
     """
@@ -44,6 +47,7 @@ class StageCosts:
     form: Form
     addons: StageAddons | None
     feature_cache: FeatureCache | None = None
+    patches: PatchedSteps | None = None
     _by_row: bool = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
@@ -87,30 +91,44 @@ class StageCosts:
         gpus = min(gpus, stage.max_degree or gpus)
         return gpus if self.addons is None else self.addons.max_degree(request, stage, gpus)
 
-    def cost(self, request: Request, stage: Stage, degree: int, batch: int = 1, *, as_usual: bool = False) -> StageCost:
+    def cost(
+        self,
+        request: Request,
+        stage: Stage,
+        degree: int,
+        others: Sequence[Request] = (),
+        *,
+        as_usual: bool = False,
+    ) -> StageCost:
         """Return the cost of ``stage`` on ``degree`` GPUs, as of `mezzotint.sim.protocols.CostOf`."""
         # Without scatter all rows cost alike, and share one entry.
-        row = request.row if self._by_row and batch == 1 else -1
+        row = request.row if self._by_row and not others else -1
+        beside = len(others) if self.patches is None else tuple(sorted((each.width, each.height) for each in others))
         # By number: a profile times ControlNets by how many they are.
         nets = 0 if request.addons is None else len(request.addons.controlnets)
         key = (
             request.model, request.width, request.height, request.frames, request.steps, stage.component, degree,
-            request.plan.refine, nets, row, batch, None if as_usual else request.sampling,
+            request.plan.refine, nets, row, beside, None if as_usual else request.sampling,
             0 if self.feature_cache is None else request.skipped,
         )  # fmt: skip
         cost = self._costs.get(key)
         if cost is None:
-            cost = self._costs[key] = self._cost(request, stage, degree, batch, as_usual)
+            cost = self._costs[key] = self._cost(request, stage, degree, others, as_usual)
         return cost
 
-    def _cost(self, request: Request, stage: Stage, degree: int, batch: int, as_usual: bool) -> StageCost:
-        backend, component, work = self.backend, stage.component, self.run.work(request)
+    def _cost(
+        self, request: Request, stage: Stage, degree: int, others: Sequence[Request], as_usual: bool
+    ) -> StageCost:
+        backend, component, work, batch = self.backend, stage.component, self.run.work(request), 1 + len(others)
         if as_usual:
             work = replace(work, images=1, cfg=None, input_images=0)
+        works = [work]
         if batch > 1:
-            work.row = -1  # a batch takes the typical seconds, whatever its rows
+            works += map(self.run.work, others)
+            for each in works:
+                each.row = -1  # a batch takes the typical seconds, whatever its rows
             if degree == 1 and stage.denoises:
-                self._check_memory(work, batch)
+                self._check_memory(works)
         first_s = step_s = last_s = 0.0
         joules: float | None = None
         if component in (WHOLE, TEXT_ENCODER):
@@ -118,7 +136,7 @@ class StageCosts:
             if component == TEXT_ENCODER and batch > 1:
                 first_s = backend.begin((work,) * batch).seconds / batch  # StageCost.batch_s adds up all
         if stage.denoises:
-            step_s, joules = self._step(work, degree, batch)
+            step_s, joules = self._step(works, degree)
         if component in (WHOLE, VAE):
             work.done = work.steps
             last_s = backend.end((work,)).seconds
@@ -135,7 +153,17 @@ class StageCosts:
                 total_s, steps = reusing.seconds(stage.steps), stage.steps
                 step_s, watts = total_s / steps, (reusing.joules(steps) or 0.0) / total_s
                 ends = tuple(reusing.seconds(count) / step_s for count in range(steps + 1))
-        return StageCost(first_s, step_s, last_s, watts, ends)
+        return StageCost(first_s, step_s, last_s, watts, ends, self._apart(works) if component == WHOLE else None)
+
+    def _apart(self, works: Sequence[Work]) -> dict[Size, tuple[float, float]] | None:
+        """Return the seconds before the first and after the last step of each size; None if all are of one."""
+        by_size = {(work.width, work.height): work for work in works}
+        if len(by_size) == 1:
+            return None
+        for work in by_size.values():
+            work.done = work.steps
+        backend = self.backend
+        return {size: (backend.begin((work,)).seconds, backend.end((work,)).seconds) for size, work in by_size.items()}
 
     def _reusing(self, request: Request, step: Cost, ends: Sequence[float], batch: int) -> StepCosts:
         """Return the costs of the steps of ``request``, of which one that reuses nothing costs ``step``."""
@@ -157,9 +185,10 @@ class StageCosts:
         steps = request.steps - request.skipped
         return self._reusing(request, Cost(1.0), (), 1).reused(steps)[0] / max(steps, 1)
 
-    def _step(self, work: Work, degree: int, batch: int) -> tuple[float, float | None]:
+    def _step(self, works: Sequence[Work], degree: int) -> tuple[float, float | None]:
         """Return seconds and joules of a step on ``degree`` GPUs. Raises BackendError if it was not measured."""
-        cost = self._group_step(work, degree, batch)
+        work = works[0]
+        cost = self._group_step(work, degree, len(works)) if self.patches is None else self._patched_step(works, degree)
         if cost is None:
             sizes = ", ".join(map(str, sorted({1, *self.backend.group_sizes()})))
             size = size_text(work.width, work.height, work.frames)
@@ -185,6 +214,21 @@ class StageCosts:
             return None
         return on_group.times(with_nets.seconds / alone.seconds)
 
+    def _patched_step(self, works: Sequence[Work], degree: int) -> Cost | None:
+        """Return a step of patches on ``degree`` GPUs; it gains as much as the whole image that gains least."""
+        assert self.patches is not None
+        cost = self.patches.on_one_gpu(self.gpu, works)
+        if degree == 1:
+            return cost
+        shares = []
+        for work in {(work.width, work.height): work for work in works}.values():
+            on_group, alone = (self.backend.group_step(replace(work), gpus) for gpus in (degree, 1))
+            if on_group is None or alone is None:
+                return None
+            shares.append(on_group.seconds / alone.seconds)
+        cost = cost.times(max(shares))
+        return cost if cost.joules is None else Cost(cost.seconds, cost.joules * degree)
+
     def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
         """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
         ends = tuple(self.backend.step_ends(work))
@@ -198,13 +242,14 @@ class StageCosts:
             )
         return ends
 
-    def _check_memory(self, work: Work, batch: int) -> None:
-        peak_bytes, memory_bytes = self.backend.peak_bytes([work] * batch), self.gpu.memory_bytes
+    def _check_memory(self, works: Sequence[Work]) -> None:
+        peak_bytes, memory_bytes = self.backend.peak_bytes(works), self.gpu.memory_bytes
         if peak_bytes is not None and memory_bytes is not None and peak_bytes > memory_bytes:
+            sizes = ", ".join(sorted({size_text(work.width, work.height, work.frames) for work in works}))
             raise SimulationError(
-                f"a batch of {batch} requests of {work.model} at {size_text(work.width, work.height, work.frames)} "
-                f"takes {peak_bytes / 1e9:.1f} GB of the {memory_bytes / 1e9:.1f} GB of a {self.gpu.name}; lower the "
-                "batch limit of the group policy"
+                f"a batch of {len(works)} requests of {works[0].model} at {sizes} takes {peak_bytes / 1e9:.1f} "
+                f"GB of the {memory_bytes / 1e9:.1f} GB of a {self.gpu.name}; lower the batch limit of the group "
+                "policy"
             )
 
 

@@ -48,7 +48,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Literal
 
-from mezzotint.backends.base import FREE, Cost
+from mezzotint.backends.base import FREE, Backend, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.shared_servers import refuse_feature_cache
@@ -59,7 +59,7 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import COMPONENTS, Stage
-from mezzotint.sim.core.progress import Attempt, Progress, advance, restart, write
+from mezzotint.sim.core.progress import Attempt, Progress, advance, requests_of, restart, write
 from mezzotint.sim.core.request import DISCARDED, FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
@@ -67,7 +67,9 @@ from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.execution.stages.costs import BYTES_PER_LATENT_PIXEL, Moves, StageCosts
 from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
+from mezzotint.sim.execution.stages.live import LiveCosts, LiveSteps, NoEstimates
 from mezzotint.sim.execution.stages.lookahead import Lookahead
+from mezzotint.sim.execution.stages.patches import bind_patches
 from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_residencies
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
@@ -85,6 +87,7 @@ from mezzotint.sim.protocols import (
     Run,
     Scheduler,
     StageCost,
+    Steps,
 )
 
 TEXT_BYTES = 512 * 4096 * 2
@@ -119,6 +122,8 @@ class Stages(Executor, Scheduler):
         controlnet_placement, lora_loading: where ControlNets run, and when LoRAs are loaded, as of `StageAddons`; if
             neither is given, ControlNets run inline and all add-ons are loaded before the first step.
         feature_cache: what a step reuses of the step before; None computes everything.
+        batching: ``PatchedSteps`` cuts the images of a batch of denoisers into patches, whatever their sizes; None
+            batches requests of one size alone.
     """
 
     group_policy: GroupPolicy | None = None
@@ -133,6 +138,7 @@ class Stages(Executor, Scheduler):
     controlnet_placement: ControlNetPlacement | None = None
     lora_loading: LoraLoading | None = None
     feature_cache: FeatureCache | None = None
+    batching: Steps | None = None
     _policy: GroupPolicy = field(init=False, repr=False)
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -149,6 +155,7 @@ class Stages(Executor, Scheduler):
     _preparation: Preparation = field(init=False, repr=False)
     _delays: Delays = field(init=False, repr=False)
     _restorations: Restorations = field(init=False, repr=False)
+    _live: LiveSteps | None = field(init=False, default=None, repr=False)
     _account: Account = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
@@ -217,8 +224,6 @@ class Stages(Executor, Scheduler):
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
                 )
-        if backend.live:
-            raise ConfigError("backend: found a live one, and executor=stages needs profiles; add backend=profiled")
         if run.workload.addons is not None:
             remedy = "choose another executor=, or addons=ignore"
             check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)
@@ -229,10 +234,15 @@ class Stages(Executor, Scheduler):
         self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
         if self.feature_cache is not None:
             self._check_feature_cache(run, self.feature_cache)
+        patches = None
+        if self.batching is not None:
+            patches = bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
-            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache)
-            self._costs[gpu.name] = costs
+            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache, patches)
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
+            if backend.live:
+                costs, estimates = self._run_live(gpu, backend), estimates or NoEstimates(class_name(self._policy))
+            self._costs[gpu.name] = costs
             if estimates is not None:
                 estimates.bind(run, costs.cost)
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
@@ -286,6 +296,19 @@ class Stages(Executor, Scheduler):
         refuse_feature_cache(self.controlnet_placement)
         feature_cache.bind(run)
 
+    def _run_live(self, gpu: Gpu, backend: Backend) -> LiveCosts:
+        """Return the costs of a live ``backend``. Raises ConfigError for what groups of GPUs do not run live."""
+        if self._addons is not None:
+            raise ConfigError(
+                "addons: found some beside executor=stages and a live backend, which runs them with other executors; "
+                "add addons=ignore, or choose executor=sequential or continuous-batching"
+            )
+        if self.feature_cache is not None:
+            raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
+        costs = LiveCosts(self._run, gpu, backend, self.stages, None)
+        self._live = LiveSteps(self._clock, costs, class_name(self._policy), self._end_at)
+        return costs
+
     def _view(self, gpu: Gpu) -> View:
         """Return what a policy sees, with the costs of ``gpu``."""
         # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
@@ -306,11 +329,12 @@ class Stages(Executor, Scheduler):
                     f"executor.{name}: found {getattr(self, name):g}, and without a group policy each request stays on "
                     f"one GPU; add group_policy= and scheduler=stages, or set executor.{name}=0"
                 )
-        if self.estimates is not None:
-            raise ConfigError(
-                f"estimates: found {type(self.estimates).__name__}, which only a group policy reads, and none is "
-                "chosen; add group_policy= and scheduler=stages, or leave it out (~estimates)"
-            )
+        for name, does in (("estimates", "only a group policy reads"), ("batching", "only a group policy launches")):
+            if (part := getattr(self, name)) is not None:
+                raise ConfigError(
+                    f"{name}: found {type(part).__name__}, which {does}, and none is chosen; add group_policy= and "
+                    f"scheduler=stages, or leave it out (~{name})"
+                )
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:
@@ -421,7 +445,7 @@ class Stages(Executor, Scheduler):
         return "" if self._addons is None else self._addons.refusal(request)
 
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
-        progress = Progress(request, self._submitted, self._stages_of(request), now_s)
+        progress = Progress(request, self._submitted, self._stages_of(request), now_s, self.batching is not None)
         self._submitted += 1
         self._attempts[progress] = None
         self._enter_stage(progress)
@@ -667,6 +691,8 @@ class Stages(Executor, Scheduler):
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
         progress = launch.progress
+        if self._live is not None:
+            self._live.begin(launch)
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch, group)
@@ -675,7 +701,8 @@ class Stages(Executor, Scheduler):
         if attempt is not None and launch.goes_on:
             counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
-            estimate = cost if self._are_exact else self._estimated_cost(launch, group)
+            is_true = self._are_exact or self.estimates is None
+            estimate = None if is_true else self._estimated_cost(launch, group)
             attempt = Attempt(
                 group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
             )  # fmt: skip
@@ -686,8 +713,8 @@ class Stages(Executor, Scheduler):
         is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
             # Text encoding belongs to the first step but has no boundary: steps count from its end.
-            encoded = sum(not member.done for member in launch.requests()) if launch.batch else not attempt.counted_done
-            launch.steps_from_s += cost.first_s * encoded
+            alone_s = cost.first_s * (not attempt.counted_done)
+            launch.steps_from_s += cost.encode_s(launch.requests()) if launch.batch else alone_s
         # With unequal steps, the order of boundaries at one instant depends on all before.
         is_last_stage = progress.index + 1 == len(progress.stages)
         # If any step may be delayed, nobody knows the boundaries ahead.
@@ -701,6 +728,8 @@ class Stages(Executor, Scheduler):
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
         if is_delayed:
             self._delays.prepare_step(launch, 0)
+        if self._live is not None:
+            self._live.go_on(launch, 1)
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:
         """Count the begin of a launch on ``group``, and the pause and the move before it."""
@@ -715,13 +744,13 @@ class Stages(Executor, Scheduler):
             write(progress, "paused_s", progress.paused_s + (now_s - progress.paused_since_s))
 
     def _estimated_cost(self, launch: LaunchState, group: Worker) -> StageCost:
-        return self._known[group.gpu.name].cost(launch.progress, len(launch.gpus), batch=1 + len(launch.batch))
+        return self._known[group.gpu.name].cost(launch.progress, len(launch.gpus), others=launch.batch)
 
     def _true_cost(self, launch: LaunchState, group: Worker) -> StageCost:
         if self._are_exact:
             return self._estimated_cost(launch, group)
         progress, costs = launch.progress, self._costs[group.gpu.name]
-        return costs.cost(progress.request, progress.stage, len(launch.gpus), 1 + len(launch.batch))
+        return costs.cost(progress.request, progress.stage, len(launch.gpus), requests_of(launch.batch))
 
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
@@ -820,14 +849,28 @@ class Stages(Executor, Scheduler):
             self._attempts[progress] = None
         elif not self._away.isdisjoint(launch.gpus):
             self._close(progress)  # a GPU that leaves may load at once
-        taken_s, batch = now_s - launch.begin_s, 1 + len(launch.batch)
+        if self._live is not None and progress in self._live.failed:
+            self._fail(progress, group, self._live.failed.pop(progress))
+            return
         # Before the policy decides anew, with what was just learnt.
-        self._known[group.gpu.name].observed(progress, len(launch.gpus), launch.steps, taken_s, batch)
+        self._known[group.gpu.name].observed(launch, now_s - launch.begin_s)
         for member in launch.requests():
             self._advance(member, group, launch.steps, now_s)
         self._ending = progress
         self._decide(now_s)
         self._ending = None
+
+    def _fail(self, progress: Progress, group: Worker, reason: str) -> None:
+        """End ``progress``, of which ``group`` could not run a step."""
+        now_s, attempt = self._clock._now, self._attempts[progress]
+        if attempt is not None and not attempt.steps:
+            self._account.lost((progress,), group, attempt.from_s, now_s)  # its text is encoded, if anything ran
+            self._attempts[progress] = None
+        write(progress, "running", False)
+        self._drop(progress, group.gpus, reason)
+        self._policy.at_boundary(progress, now_s)
+        self._policy.ended(progress, now_s)
+        self._decide(now_s)
 
     def _advance(self, progress: Progress, group: Worker, steps: int, now_s: float) -> None:
         """Count ``steps`` of a launch that ended: the request waits at a boundary, goes on, or has ended."""
@@ -891,8 +934,8 @@ class Stages(Executor, Scheduler):
                 self._policy.ended(progress, now_s)
         self._clock.at(now_s, DISPATCH, self._tick)
 
-    def _drop(self, progress: Progress, gpus: tuple[int, ...]) -> None:
-        """End ``progress``, which its client gave up and which was launched on ``gpus``."""
+    def _drop(self, progress: Progress, gpus: tuple[int, ...], reason: str = GIVEN_UP) -> None:
+        """End ``progress``, which was launched on ``gpus``, as failed: its client gave it up, or for another reason."""
         if progress in self._at_boundary:
             self._at_boundary.remove(progress)
         self._close(progress)
@@ -900,7 +943,7 @@ class Stages(Executor, Scheduler):
         self._forget(progress)
         for name, value in (("left", 0), ("group", self._run.cluster.group(gpus))):
             write(progress, name, value)
-        self._run.end(progress.request, FAILED, GIVEN_UP)
+        self._run.end(progress.request, FAILED, reason)
         if self._pulled is not None:
             self._restorations.release(self._pulled.workers.pop(progress))
 
@@ -1032,6 +1075,8 @@ class Stages(Executor, Scheduler):
         del self._attempts[progress]
         for known in self._known.values():
             known.forget(progress)
+        if self._live is not None:
+            self._live.costs.forget(progress.request.row)
 
     # -- GPUs that come and go -----------------------------------------------------------------------------------------
 
@@ -1160,7 +1205,8 @@ class Stages(Executor, Scheduler):
                 self._close(progress)  # its run in the batch up to this launch
             # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
             self._run.cluster.cut_short(on)
-            self._account.lost(progress, on, from_s, now_s, 1 + len(launch.batch))
+            others = (member for member in launch.requests() if member is not progress)
+            self._account.lost((progress, *others), on, from_s, now_s)
             if on is progress.group:  # else it moved
                 self._free_addons(progress, on, progress.stage, False)
             self._account.restart(progress)

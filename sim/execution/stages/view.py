@@ -8,8 +8,9 @@ from mezzotint.sim.core.culprit import caller
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import Stage
-from mezzotint.sim.core.progress import Progress
+from mezzotint.sim.core.progress import Progress, requests_of
 from mezzotint.sim.execution.stages.costs import StageCosts
+from mezzotint.sim.execution.stages.launches import LaunchState
 from mezzotint.sim.protocols import Estimates, StageCost
 
 
@@ -81,10 +82,12 @@ class StageEstimates:
         """Take note that the request of ``progress`` ended."""
         del self._known[progress]
 
-    def observed(self, progress: Progress, degree: int, steps: int, seconds: float, batch: int) -> None:
-        """Tell the estimates what ``steps`` of a launch really took."""
+    def observed(self, launch: LaunchState, seconds: float) -> None:
+        """Tell the estimates what the steps of ``launch`` really took."""
         if self.estimates is not None:
-            self.estimates.observed(progress.request, progress.stage, degree, steps, seconds, batch)
+            progress, others = launch.progress, requests_of(launch.batch)
+            degree, steps = len(launch.gpus), launch.steps
+            self.estimates.observed(progress.request, progress.stage, degree, steps, seconds, others)
 
     def degrees(self, progress: Progress) -> Sequence[int]:
         known = self._known.get(progress)
@@ -101,10 +104,12 @@ class StageEstimates:
             known.degrees = degrees
         return degrees
 
-    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
+    def cost(
+        self, progress: Progress, degree: int, stage: Stage | None = None, others: Sequence[Progress] = ()
+    ) -> StageCost:
         # Batches and other stages are asked for rarely. Of the present stage, policies ask at every decision.
-        if batch > 1 or (stage is not None and stage is not progress.stage):
-            return self._estimate(progress.request, stage or progress.stage, degree, batch)
+        if others or (stage is not None and stage is not progress.stage):
+            return self._estimate(progress.request, stage or progress.stage, degree, requests_of(others))
         known = self._known.get(progress)
         cost = None if known is None else known.costs.get(degree)
         if cost is None:

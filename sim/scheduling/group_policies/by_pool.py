@@ -64,8 +64,10 @@ class Pool:
         gpus = max(1, self.gpus)
         return [degree for degree in self.view.degrees(progress) if degree <= gpus]
 
-    def cost(self, progress: Progress, degree: int, stage: Stage | None = None, batch: int = 1) -> StageCost:
-        return self.view.cost(progress, degree, stage, batch)
+    def cost(
+        self, progress: Progress, degree: int, stage: Stage | None = None, others: Sequence[Progress] = ()
+    ) -> StageCost:
+        return self.view.cost(progress, degree, stage, others)
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
         return self.view.remaining_s(progress, degree)
@@ -115,6 +117,7 @@ class ByPool(GroupPolicy):
     acts_on_answers: bool = field(init=False)
     needs_equal_steps: bool = field(init=False)
     batches_stages: bool = field(init=False)
+    max_batch: int = field(init=False)
     follows_gpus: bool = field(init=False, default=True, repr=False)
     _pools: list[Pool] = field(init=False, default_factory=list, repr=False)
     _pool_of: dict[Progress, Pool] = field(init=False, default_factory=dict, repr=False)
@@ -124,6 +127,7 @@ class ByPool(GroupPolicy):
         self.acts_on_answers = self.policy.acts_on_answers
         self.needs_equal_steps = self.policy.needs_equal_steps
         self.batches_stages = self.policy.batches_stages
+        self.max_batch = self.policy.max_batch
 
     def bind(self, run: Run, view: StageView) -> None:
         workers = [run.cluster.group((gpu,)) for gpu in range(len(view.claimed))]

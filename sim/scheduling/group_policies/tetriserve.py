@@ -358,13 +358,16 @@ class TetriServe(GroupPolicy):
     def _add_late(self, chosen: dict[Progress, tuple[int, int]], free: int) -> int:
         """Give GPUs to the requests that cannot be in time; return the number of GPUs left.
 
-        No request overtakes one that needs more GPUs than are left.
+        No request overtakes one that needs more GPUs than are left. If nothing runs, the others are away, and it takes
+        those that are left.
         """
         while free and self._late:
             progress = self._late[0][-1]
             degree, steps = self._best_effort(progress)
             if degree > free:
-                break
+                if chosen or len(self._late) + len(self._waiting) < len(self._known_costs):
+                    break
+                degree, steps = max(each for each in self._known_costs[progress].by_degree if each <= free), 1
             # Only now: a request that does not fit stays the first of the late ones.
             heappop(self._late)
             chosen[progress] = degree, steps
@@ -414,8 +417,8 @@ class TetriServe(GroupPolicy):
         for progress in chosen:
             if progress.batch_key is not None:
                 open_batches.setdefault(progress.batch_key, []).append(progress)
-        # A late request fails for the batch's sake alone, so another with the same steps left fails, too.
-        refused: set[tuple[Progress, int, int, bool]] = set()
+        # A late request fails for the batch's sake alone, so another of its size with the same steps left fails, too.
+        refused: set[tuple[object, ...]] = set()
         self._late.sort()  # a sorted list is a heap
         joined: set[Progress] = set()
         for joining in [*sorted(self._waiting, key=_urgency), *(progress for *_, progress in self._late)]:
@@ -424,7 +427,8 @@ class TetriServe(GroupPolicy):
             key, is_late = joining.batch_key, self._known_costs[joining].is_late
             for progress in open_batches.get(key, ()):
                 batch = batches[progress]
-                key_of_late = progress, len(batch), joining.left, bool(joining.done)
+                size = joining.request.width, joining.request.height
+                key_of_late = progress, len(batch), size, joining.left, bool(joining.done)
                 if is_late and key_of_late in refused:
                     continue
                 steps = self._steps_with(joining, batch, chosen[progress], now_s)
@@ -460,7 +464,7 @@ class TetriServe(GroupPolicy):
 
     def _steps_together(self, batch: Sequence[Progress], degree: int) -> int:
         """Return the steps that ``batch`` can run within a round on ``degree`` GPUs."""
-        cost, count = self._view.cost(batch[0], degree, batch=len(batch)), min(progress.left for progress in batch)
+        cost, count = self._view.cost(batch[0], degree, others=batch[1:]), min(progress.left for progress in batch)
         if cost.step_s > 0.0:
             count = min(count, int(self._length_s / cost.step_s))
         while count and cost.batch_s(batch, count) > self._length_s:

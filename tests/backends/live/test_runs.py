@@ -13,7 +13,7 @@ from mezzotint.sim.cli import main
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import Outcome, assemble
-from tests.sim.lab import configured, simulated
+from tests.sim.lab import configured, engine, simulated
 
 pytest.importorskip("torch")
 pytest.importorskip("diffusers")
@@ -147,6 +147,40 @@ def test_latents_of_an_evicted_state_are_freed(tmp_path: Path, monkeypatch: pyte
     gc.collect()
     assert len(latents) > 7
     assert sum(latent() is not None for latent in latents) == cache.items <= 7
+
+
+def on_groups(policy: str, gpus: int, images: Path, *more: str) -> Outcome:
+    """Run six requests of two sizes on groups of one GPU, at more than these can do."""
+    parts = ("executor=stages", "scheduler=stages", f"group_policy={policy}", f"cluster.count={gpus}")
+    asked = ("trace=mix", "trace.shapes=[[64,64,3,1],[128,128,3,1]]", "shapes=trace", "arrivals.rate_rpm=3000")
+    live = ("models.large.name=sd1.5-tiny", f"backend.images={images}")
+    return simulated(*LIVE, *parts, *asked, *live, "trace.requests=6", *more)
+
+
+@pytest.fixture(scope="module")
+def first_come(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """Requests on two groups of one GPU, first come first served, and the folder of their images."""
+    images = tmp_path_factory.mktemp("images")
+    return on_groups("fixed-degree", 2, images), images
+
+
+def test_groups_of_one_serve_live_as_workers_whose_times_are_known(first_come: tuple[Outcome, Path]) -> None:
+    """The seconds that the requests took, on the same GPUs at the same instants."""
+    served = first_come[0].requests.to_pandas()
+    assert served.denoise_s.nunique() == len(served) == 6
+    known = engine(served.arrival_s, served.denoise_s + served.decode_s, 2)
+    known.run()
+    assert served.worker.nunique() == 2
+    for name in ("worker", "start_s", "finish_s"):
+        assert served[name].tolist() == pytest.approx(known.record.request_columns[name].tolist(), abs=1e-9), name
+
+
+def test_preempted_requests_make_the_images_of_whole_ones(first_come: tuple[Outcome, Path], tmp_path: Path) -> None:
+    beliefs = ("estimates=table", "estimates.seconds={64x64: 1, 128x128: 4}", "group_policy.groups=1x1")
+    rows = on_groups("fixed-groups", 1, tmp_path, *beliefs, "group_policy.order=srtf").requests
+    assert sum(rows["pauses"].to_pylist()) > 0
+    for row in range(6):
+        assert (first_come[1] / f"{row}.png").read_bytes() == (tmp_path / f"{row}.png").read_bytes()
 
 
 BAD = [

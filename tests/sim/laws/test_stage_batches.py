@@ -427,7 +427,7 @@ def test_learnt_estimates_learn_each_batch_apart() -> None:
     run = run_batches([0.0, 1.0, 2.0], [1.0, 1.5], Together(steps=STEPS), estimates=learnt)
     request, stage = run.request(0, 0.0), whole_stage(STEPS)[0]
     run.assign(request, Plan("large"))
-    alone_s, together_s = (learnt.cost(request, stage, 1, batch).step_s for batch in (1, 2))
+    alone_s, together_s = (learnt.cost(request, stage, 1, others).step_s for others in ((), (request,)))
     assert alone_s == pytest.approx((4.0 + 1.0 + 6 * 1.0 + 2.0) / (1 + STEPS))
     assert together_s == pytest.approx((4.0 + 2 * 1.0 + 6 * 1.5 + 2 * 2.0) / (1 + STEPS))
 

@@ -161,7 +161,7 @@ class Estimates:
     def bind(self, run, cost):
         pass
 
-    def cost(self, request, stage, degree, batch=1):
+    def cost(self, request, stage, degree, others=()):
         return StageCost(0.0, self.seconds, 0.0, nan)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.core.request import COMPLETED, DISCARDED
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.stages.life import Stages
@@ -44,7 +45,12 @@ class Scaling(lab.FixedTimes):
 
 
 def served(
-    policy: GroupPolicy, times: Sequence[float], sides: Sequence[int], limits_s: Sequence[float], steps: int = 10
+    policy: GroupPolicy,
+    times: Sequence[float],
+    sides: Sequence[int],
+    limits_s: Sequence[float],
+    steps: int = 10,
+    **parts: Any,
 ) -> Engine:
     """Serve requests of these sides in pixels and deadlines on 8 GPUs, and return the engine that ran."""
     side = np.array(sides, np.int32)
@@ -54,7 +60,7 @@ def served(
         shapes=(side, side, np.full(len(side), steps, np.int32)),
         use_model_shape=False,
         own_deadline_s=np.array(limits_s, float),
-        executor=Stages(policy, Scaled()),
+        executor=Stages(policy, Scaled()), **parts,
     )  # fmt: skip
     engine.run()
     return engine
@@ -204,6 +210,13 @@ def test_late_requests_run_last_on_one_gpu_or_are_dropped() -> None:
     assert run.record.request_columns["outcome"].tolist() == [COMPLETED, COMPLETED]
     assert dropped.record.request_columns["outcome"].tolist() == [DISCARDED, COMPLETED]
     assert {each["row"] for each in attempts(dropped)} == {1}
+
+
+def test_late_request_takes_the_gpu_that_is_left_while_the_others_are_away() -> None:
+    """A step fits into a round on two GPUs, and from 1 s on there is one."""
+    away = Failures({gpu: [(1.0, 1e4)] for gpu in range(1, 8)})
+    run = served(TetriServe(round_s=1.5), [2.0], [256], [1.0], controllers=[away])
+    assert run.record.request_columns["finish_s"][0] < 2.0 + 10 * 3.0 + 1.5
 
 
 def test_placement_keeps_the_gpus_of_the_last_round() -> None:
