@@ -45,7 +45,7 @@ class Cells:
         codes = np.asarray(values.indices.fill_null(-1))
         of_row = cell[codes] if len(cell) else np.zeros(len(trace), np.int64)
         if (missing := codes < 0).any():
-            of_row = np.where(missing, self._hashed(trace.table.column("request_id").combine_chunks()), of_row)
+            of_row = np.where(missing, self._hashed(trace.known.column("request_id").combine_chunks()), of_row)
         return np.flatnonzero(of_row == self.number)
 
     def assumption(self, rows: int, of: int) -> Assumption:
@@ -64,7 +64,7 @@ class Cells:
             return trace.encoded(self.by)
         key = self.by.removeprefix(EXTRAS)
         rows = (
-            None if text is None else parse_json(text).get(key) for text in trace.table.column("extras").to_pylist()
+            None if text is None else parse_json(text).get(key) for text in trace.known.column("extras").to_pylist()
         )
         return pa.array([None if value is None else str(value) for value in rows], TEXT).dictionary_encode()
 

@@ -131,11 +131,6 @@ class Trace:
             self, known=known, identity=content_digest(known, late.recipe if late else None), late=late, path=None
         )
 
-    def take(self, rows: npt.NDArray[np.int64]) -> "Trace":
-        """Return a trace of these rows, in this order."""
-        table = self.table.take(pa.array(rows)).combine_chunks()
-        return replace(self, table=table, digest=content_digest(table), path=None)  # the disk cache goes by digest
-
     @property
     def span_s(self) -> float:
         """Seconds from the first arrival to the last."""
