@@ -243,7 +243,7 @@ def advance(progress: Progress, steps: int) -> bool:
 
 def requests_of(batch: Sequence[Progress]) -> Sequence[Request]:
     """Return the requests of ``batch``."""
-    return [progress.request for progress in batch] if batch else ()
+    return [progress.request for progress in batch]
 
 
 def restart(progress: Progress, now_s: float) -> None:

@@ -54,7 +54,8 @@ class Account:
         """
         first, group = batch[0], attempt.group
         stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
-        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), requests_of(batch[1:]))
+        others = requests_of(batch[1:]) if len(batch) > 1 else ()
+        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), others)
         estimate = attempt.estimate or cost
         # As the costs add up, not as instants differ: a sum does not depend on when it begins
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).

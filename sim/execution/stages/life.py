@@ -701,8 +701,8 @@ class Stages(Executor, Scheduler):
         if attempt is not None and launch.goes_on:
             counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
-            is_true = self._are_exact or self.estimates is None
-            estimate = None if is_true else self._estimated_cost(launch, group)
+            is_believed = self._are_exact or self.estimates is None
+            estimate = None if is_believed else self._estimated_cost(launch, group)
             attempt = Attempt(
                 group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
             )  # fmt: skip
