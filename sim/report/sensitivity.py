@@ -21,6 +21,7 @@ from mezzotint.sim.metrics.run_files import read_config
 from mezzotint.sim.metrics.served import service_error
 from mezzotint.sim.report.compare import cells
 from mezzotint.sim.report.runs import Run
+from mezzotint.sim.run.shared_trace import shared_trace
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 
@@ -133,7 +134,7 @@ def _decides(
 
 
 def _rerun(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return simulate(config).summary
+    return simulate(config, trace=shared_trace(config)).summary
 
 
 def _latencies(summary: Mapping[str, Any]) -> Latencies:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.engine import attribute_errors
 from mezzotint.sim.run.config.build import build
+from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.run_key import by_content
 from mezzotint.traces.sources import Source
 from mezzotint.traces.table.trace import Trace, make
@@ -23,19 +24,19 @@ MAX_ROWS = 1_000_000
 def shared_trace(config: Mapping[str, Any], repeats: int = 1) -> Trace:
     """Return the trace of a resolved configuration, and keep it for the next runs of this process.
 
-    A file is read again once its content has changed. Raises what the source raises.
+    A file is read again once its content has changed. Raises what ``check`` and the source raise.
 
     Args:
         repeats: the requests come so many times over, for a longer run at drawn times.
     """
-    kept = kept_traces()
-    key = json.dumps([config["trace"], by_content(config["trace"]), config["seed"], repeats], default=str)
+    kept, settings = kept_traces(), check(config)
+    key = json.dumps([settings.trace, by_content(settings.trace), settings.seed, repeats], default=str)
     trace = kept.pop(key, None)
     if trace is None and repeats > 1:
         trace = repeat(shared_trace(config), repeats)
     elif trace is None:
-        source: Source = build(config["trace"], "trace", Source)
-        trace = source.load(stream(config["seed"], TRACE))
+        source: Source = build(settings.trace, "trace", Source)
+        trace = source.load(stream(settings.seed, TRACE))
     kept[key] = trace  # the last used comes last
     while len(kept) > 1 and sum(map(len, kept.values())) > MAX_ROWS:
         del kept[next(iter(kept))]
