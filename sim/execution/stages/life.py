@@ -17,7 +17,8 @@
    which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
    one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
    how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged, or by ControlNet
-   servers that are called (`Delays`). The launch goes on later, without another decision.
+   servers that are called (`Delays`). The launch goes on later, without another decision. On a live backend each step
+   runs as it begins, and its seconds are known from then on (`LiveSteps`).
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
    enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
    are restored (`Restorations`).
