@@ -57,7 +57,7 @@ from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, RunRecor
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.protocols import Client, Controller, Executor, FrontEnd, Scheduler
 
-RESULTS_VERSION = 4
+RESULTS_VERSION = 5
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
 
 MAX_IDLE_SAMPLES = 1_000
