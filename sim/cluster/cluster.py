@@ -56,10 +56,10 @@ class Cluster:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_occupied",
-        "_is_rented", "_kept_groups", "_kept_roles", "_not_on",
-        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_placed", "_pull", "_record",
-        "_request_gpus", "_residency", "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers",
-        "admit", "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
+        "_is_rented", "_kept_groups", "_kept_roles", "_kinds", "_live_groups", "_loads", "_max_batch",
+        "_memory", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
+        "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers", "admit",
+        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
         "models_held", "servers",
     )  # fmt: skip
 

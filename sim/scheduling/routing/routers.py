@@ -124,7 +124,7 @@ class LeastWorkLeft(Router):
             return workers[earliest.pick(self._rng)]
         if self._rng is None:
             return workers[min(earliest.first(bound_s), least.first(left_s) if sum_s == left_s else len(workers))]
-        tied = sorted({*earliest.up_to(bound_s), *(least.up_to(left_s) if sum_s == left_s else ())})
+        tied: list[int] = sorted({*earliest.up_to(bound_s), *(least.up_to(left_s) if sum_s == left_s else ())})
         return workers[tied[rank_of(len(tied), self._rng)]]
 
     def _expire(self, now_s: float) -> None:
