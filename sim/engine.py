@@ -486,11 +486,7 @@ class Engine:
                 return
             if worker.bucket is None and worker.open:
                 # Already taken out of the free workers by the cluster, which counts on this loop to put it back.
-                # As Cluster.take, without its check for capacity.
-                running = worker.running
-                worker.running = running + 1
-                if not running:
-                    self.cluster.working += 1
+                worker.running += 1  # as Cluster.take, without its check for capacity
             else:
                 self.cluster.take(worker)
             self._hand_over(worker, request)
@@ -639,7 +635,7 @@ class Engine:
         self._lost.update(request.row for request in lost)
         self.gpu_failures += 1
         # The cluster refuses to take down a busy worker; what ran is the caller's now.
-        self.cluster.forget_requests(worker)
+        worker.running = 0
         self.cluster.fail(worker, now_s)
         return lost
 
@@ -673,7 +669,7 @@ class Engine:
         if self.progress is not None:
             self.progress(self._ended)
         # Only after the last arrival: before, a pause is one of the trace's.
-        is_idle = self.arrived == self.rows and self._ended == self._ended_at_sample and not self.cluster.working
+        is_idle = self.arrived == self.rows and self._ended == self._ended_at_sample and not self.cluster.serving()
         self._idle_samples = self._idle_samples + 1 if is_idle else 0
         self._ended_at_sample = self._ended
         due_s = self.clock.peek()

@@ -55,12 +55,12 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_rented",
-        "_kept_groups", "_kept_roles",
-        "_kinds", "_live_groups", "_loads", "_max_batch", "_memory", "_parts", "_placed", "_pull", "_record",
-        "_request_gpus", "_residency", "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers",
-        "admit", "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
-        "models_held", "servers", "working",
+        "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_occupied",
+        "_is_rented", "_kept_groups", "_kept_roles", "_kinds", "_live_groups", "_loads", "_max_batch",
+        "_memory", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
+        "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers", "admit",
+        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
+        "models_held", "servers",
     )  # fmt: skip
 
     def __init__(
@@ -88,8 +88,9 @@ class Cluster:
         self._live_groups: dict[Worker, None] = {}
         self._workers: tuple[Worker, ...] = ()
         self._by_role: dict[str, tuple[Worker, ...]] = {}
-        self.working = 0
-        """Workers that have running requests, without servers of ControlNets."""
+        self._is_occupied = False
+        self._not_on: dict[Worker, None] = {}
+        """GPUs for requests in another state than ON."""
         self._loads: dict[Worker, tuple[str, float, Loads, Entry]] = {}
         self._server = WARM_SERVER
         self.compiles = False
@@ -206,12 +207,22 @@ class Cluster:
         return self.worker(worker_id).gpus
 
     def busy(self, now_s: float) -> int:
-        busy = self.working + sum(len(group.gpus) - 1 for group in self._live_groups if group.running)
+        if self._live_groups or self._is_occupied:
+            busy = sum(len(worker.gpus) for worker in (*self._request_gpus, *self._live_groups) if worker.running)
+        else:
+            # Without a look at every worker: neither free and idle, nor in a state in which it has no request.
+            busy = len(self._request_gpus) - self._free.idle_count()
+            for worker in self._not_on:
+                if not worker.running:
+                    busy -= 1
         for worker in self.servers:
             busy += worker.running > 0 or worker.busy_until_s > now_s
         for worker in self._loads:
             busy += len(worker.gpus)
         return busy
+
+    def serving(self) -> bool:
+        return any(worker.running for worker in (*self._request_gpus, *self._live_groups))
 
     def take(self, worker: Worker) -> None:
         """Count one more running request on ``worker``. Raises SimulationError if it has no capacity or is not open."""
@@ -226,15 +237,11 @@ class Cluster:
             self._raise_not_free(worker)
         remove(worker)
         worker.running = running
-        if running == 1:
-            self.working += 1
         if running < worker.max_batch:
             self._free.add(worker)
 
     def release(self, worker: Worker, count: int = 1) -> None:
         running = worker.running - count
-        if not running:
-            self.working -= 1
         if worker.bucket is not None:
             remove(worker)
             worker.running = running
@@ -294,6 +301,10 @@ class Cluster:
         """Put ``worker`` into ``state``; every change of state passes here."""
         if (worker.state in AWAY) != (state in AWAY):
             self._workers = ()
+        if state == ON:
+            self._not_on.pop(worker, None)
+        elif len(worker.gpus) == 1 and worker._role != SERVER:
+            self._not_on[worker] = None
         worker.state = state
         worker.update_open()
         self._record.usage_log.state_changed(worker.id, state, self._clock._now)
@@ -587,6 +598,7 @@ class Cluster:
         return group
 
     def occupy(self, group: Worker, requests: int = 1) -> None:
+        self._is_occupied = True
         for number in group.gpus:
             worker = self._gpu_workers[number]
             if worker.running:
@@ -596,20 +608,13 @@ class Cluster:
                 )
             # Checked on every start, so that no policy or scheduler can use a GPU twice (invariant 5).
             worker.running = requests
-            self.working += worker._role != SERVER
 
     def vacate(self, group: Worker) -> None:
         for number in group.gpus:
             worker = self._gpu_workers[number]
-            self.forget_requests(worker)
+            worker.running = 0
             if not worker.open:
                 self._follow_order(worker)
-
-    def forget_requests(self, worker: Worker) -> None:
-        """Count no running request on ``worker`` any more."""
-        if worker.running:
-            worker.running = 0
-            self.working -= worker._role != SERVER
 
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)

@@ -79,7 +79,8 @@ def table(rows: str = "*", scale: int = 1) -> Iterator[str]:
     yield "|---|---|---:|---:|"
     for axis in AXES:
         if fnmatch(axis.name, rows):
-            costs = {place: cost_us(axis, place, scale) for place in axis.places}
+            places = [place // scale for place in axis.places] if "trace.requests" in axis.words else axis.places
+            costs = {place: cost_us(axis, place, scale) for place in places}
             exponent = np.polyfit(np.log([*costs]), np.log([*costs.values()]), 1)[0]
             shown = ", ".join(f"{place:,}: {us:.1f}" for place, us in costs.items())
             first, *_, last = costs.values()
@@ -89,7 +90,7 @@ def table(rows: str = "*", scale: int = 1) -> Iterator[str]:
 def cost_us(axis: Axis, place: int, scale: int = 1) -> float:
     """Return the CPU-microseconds of a request at ``place``, on the machine where budgets were set."""
     # Several times the workers or the waiting requests, so that most arrive when others end.
-    requests = max(axis.requests // scale, 100) if "trace.requests" not in axis.words else place // scale
+    requests = max(axis.requests // scale, 100) if "trace.requests" not in axis.words else place
     if axis.name.startswith(("workers", "waiting")):
         requests = max(requests, 3 * place)
     rpm = LOAD_RPM * 16 if axis.rpm is None else axis.rpm * place

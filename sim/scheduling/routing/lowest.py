@@ -20,22 +20,25 @@ FAN = 1 << SHIFT
 class Lowest:
     """The lowest of a row of values, and where it is: a tree of minima. A change and a search cost O(log n)."""
 
-    __slots__ = ("_levels",)
+    __slots__ = ("_down", "_leaves", "_levels", "_nodes", "_top")
 
     def __init__(self, values: Iterable[Any]) -> None:
         self._levels = [list(values)]
         while len(below := self._levels[-1]) > 1:
             self._levels.append([min(below[at : at + FAN]) for at in range(0, len(below), FAN)])
+        # Each search and change goes through these.
+        self._leaves, *self._nodes = self._levels
+        self._top, *self._down = self._levels[::-1]
 
     @property
     def low(self) -> Any:
-        return self._levels[-1][0]
+        return self._top[0]
 
     def set(self, position: int, value: Any) -> None:
-        below, *levels = self._levels
+        below = self._leaves
         old, below[position] = below[position], value
         # From here on, each node compares its minimum with the old and the new one of the child that changed.
-        for lows in levels:
+        for lows in self._nodes:
             position >>= SHIFT
             low = lows[position]
             if value > low:
@@ -51,7 +54,7 @@ class Lowest:
     def first(self, bound: Any) -> int:
         """Return the first position with a value of at most ``bound``, which is not below the lowest."""
         position = 0
-        for lows in self._levels[-2::-1]:
+        for lows in self._down:
             position <<= SHIFT
             while lows[position] > bound:
                 position += 1
@@ -59,12 +62,12 @@ class Lowest:
 
     def pick(self, rng: np.random.Generator | None) -> int:
         """Return the position of a lowest value: the first, or a random one where they are counted."""
-        return self.first(self.low)
+        return self.first(self._top[0])
 
     def up_to(self, bound: Any) -> list[int]:
         """Return the positions of all values of at most ``bound``, in ascending order."""
         positions = [0]
-        for lows in self._levels[-2::-1]:
+        for lows in self._down:
             children = (range(node << SHIFT, min(node + 1 << SHIFT, len(lows))) for node in positions)
             positions = [child for nodes in children for child in nodes if lows[child] <= bound]
         return positions
@@ -114,11 +117,13 @@ class CountedLowest(Lowest):
             old, old_count, below = low, low_count, lows
 
     def pick(self, rng: np.random.Generator | None) -> int:
-        rank, low, position = rank_of(self._counts[-1][0], rng), self.low, 0
-        for lows, counts in zip(self._levels[-2::-1], self._counts[-2::-1], strict=True):
+        rank, low, position = rank_of(self._counts[-1][0], rng), self._top[0], 0
+        for lows, counts in zip(self._down, self._counts[-2::-1], strict=True):
             position <<= SHIFT
-            while lows[position] != low or counts[position] <= rank:
+            while True:
                 if lows[position] == low:
+                    if rank < counts[position]:
+                        break
                     rank -= counts[position]
                 position += 1
         return position
@@ -162,8 +167,7 @@ class LowestWorkers:
                 self._places.setdefault(worker, []).append((lowest, position))
         return lowest
 
-    def changed(self, worker: Worker) -> None:
-        """Take note that the value of ``worker`` changed."""
-        value = self._value(worker)
+    def set(self, worker: Worker, value: Any) -> None:
+        """Take note that the value of ``worker`` is ``value`` now."""
         for lowest, position in self._places.get(worker, ()):
             lowest.set(position, value)

@@ -66,12 +66,10 @@ class LeastOutstanding(Router):
         return workers[self._lowest.among(workers).pick(self._rng)]
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._load.add(worker, request, self._load_of(request))
-        self._lowest.changed(worker)
+        self._lowest.set(worker, self._load.add(worker, request, self._load_of(request)))
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._load.remove(worker, request)
-        self._lowest.changed(worker)
+        self._lowest.set(worker, self._load.remove(worker, request))
 
     def _load_of(self, request: Request) -> int:
         if self.of == "requests":
@@ -126,7 +124,7 @@ class LeastWorkLeft(Router):
             return workers[earliest.pick(self._rng)]
         if self._rng is None:
             return workers[min(earliest.first(bound_s), least.first(left_s) if sum_s == left_s else len(workers))]
-        tied = sorted({*earliest.up_to(bound_s), *(least.up_to(left_s) if sum_s == left_s else ())})
+        tied: list[int] = sorted({*earliest.up_to(bound_s), *(least.up_to(left_s) if sum_s == left_s else ())})
         return workers[tied[rank_of(len(tied), self._rng)]]
 
     def _expire(self, now_s: float) -> None:
@@ -141,10 +139,10 @@ class LeastWorkLeft(Router):
     def _set(self, worker: Worker, until_s: float = -inf, sum_s: float = inf) -> None:
         if self._until_s.get(worker, -inf) != until_s:
             self._until_s[worker] = until_s
-            self._earliest.changed(worker)
+            self._earliest.set(worker, until_s)
         if self._sum_s.get(worker, inf) != sum_s:
             self._sum_s[worker] = sum_s
-            self._least.changed(worker)
+            self._least.set(worker, sum_s)
 
     def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
         """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
@@ -152,16 +150,14 @@ class LeastWorkLeft(Router):
         nanoseconds = self._typical.ns(worker, request) + round(loading_s * 1e9)
         # From what is left now: an idle worker's end lies in the past.
         until_s = now_s + self.left_s(worker, now_s) + nanoseconds / 1e9
-        self._load.add(worker, request, nanoseconds)
-        self._expect(worker, until_s, now_s)
+        self._expect(worker, until_s, self._load.add(worker, request, nanoseconds), now_s)
         heappush(self._ends, (until_s, worker.id))
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._load.remove(worker, request)
-        self._expect(worker, self._until_s.get(worker, -inf), now_s)
+        self._expect(worker, self._until_s.get(worker, -inf), self._load.remove(worker, request), now_s)
 
-    def _expect(self, worker: Worker, until_s: float, now_s: float) -> None:
-        total_s = self._load.total(worker) / 1e9
+    def _expect(self, worker: Worker, until_s: float, total_ns: int, now_s: float) -> None:
+        total_s = total_ns / 1e9
         # What is left until the end only shrinks: where it is not more than the sum now, it never is.
         self._set(worker, until_s if total_s else -inf, total_s if 0.0 < total_s < until_s - now_s else inf)
 
@@ -225,12 +221,16 @@ class OutstandingLoad:
     def total(self, worker: Worker) -> int:
         return self._totals.get(worker, 0)
 
-    def add(self, worker: Worker, request: Request, load: int) -> None:
-        self._totals[worker] = self.total(worker) + load
+    def add(self, worker: Worker, request: Request, load: int) -> int:
+        """Return the new total of ``worker``."""
         self._loads[request] = load
+        total = self._totals[worker] = self._totals.get(worker, 0) + load
+        return total
 
-    def remove(self, worker: Worker, request: Request) -> None:
-        self._totals[worker] -= self._loads.pop(request)
+    def remove(self, worker: Worker, request: Request) -> int:
+        """Return the new total of ``worker``."""
+        total = self._totals[worker] = self._totals[worker] - self._loads.pop(request)
+        return total
 
 
 def _rng_of(ties: Ties, run: Run) -> np.random.Generator | None:

@@ -38,13 +38,15 @@ class BySession(Router):
         worker = self._worker_of.get(session)
         if worker is None:
             worker = self._worker_of[session] = workers[self._lowest.among(workers).pick(None)]
-            self._sessions[worker] += 1
-            self._lowest.changed(worker)
+            self._add(worker, 1)
         return worker
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         earlier, session = divmod(request.row - self._first, self._rows)
         if earlier + 1 == self._chunks:
-            self._sessions[worker] -= 1
-            self._lowest.changed(worker)
+            self._add(worker, -1)
             del self._worker_of[session]
+
+    def _add(self, worker: Worker, sessions: int) -> None:
+        self._sessions[worker] += sessions
+        self._lowest.set(worker, (self._sessions[worker], worker.id))

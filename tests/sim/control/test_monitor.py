@@ -114,7 +114,7 @@ def test_neither_switches_nor_outages_drop_a_request(
     assert len(scheduler) == 0
     completed = int((run.record.request_columns["outcome"] == COMPLETED).sum())
     assert completed == rows if lost != "failed" else completed <= rows
-    assert not run.cluster.working
+    assert not run.cluster.serving()
 
 
 def windows(rates_rpm: list[float], hit_rate: float = 0.75, **settings: Any) -> list[dict[str, Any]]:
