@@ -1,10 +1,10 @@
 """Words of synthetic prompts, the most frequent first, and their frequency distribution."""
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from itertools import count, islice, product
 
 import numpy as np
@@ -56,8 +56,8 @@ def word_draws(skew: float, shift: float) -> Words:
 
 @cache
 def words_digest() -> str:
-    """Return the SHA-256 of the file that the words are taken from."""
-    return hashlib.sha256((resources.files("mezzotint.conf") / "data/vocabulary.yaml").read_bytes()).hexdigest()
+    """Return the SHA-256 of the vocabulary that the words are taken from; comments do not count."""
+    return hashlib.sha256(json.dumps(choice("data", "vocabulary"), sort_keys=True).encode()).hexdigest()
 
 
 def _listed(name: str) -> list[str]:

@@ -76,7 +76,7 @@ def test_other_shells_complete_the_whole_word_with_a_line_of_description(
     assert "eviction=fifo" in line
     assert fifo.line.partition(":")[0] in line
     verbs = completed(monkeypatch, capsys, shell, "mezzotint ")
-    assert len(verbs) == len({"report", "run", "list", "validate", "trace", "calibrate", "plan", "reproduce"})
+    assert len(verbs) == len({"report", "run", "list", "merge", "validate", "trace", "calibrate", "plan", "reproduce"})
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

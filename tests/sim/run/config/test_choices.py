@@ -130,7 +130,7 @@ def _taken(node: Any) -> set[str]:
         ),
         (
             ["batching=patched"],
-            "batching=patched: applies only with executor=continuous-batching, found executor=sequential",
+            "batching=patched: applies only with executor=continuous-batching or executor=stages",
         ),
     ],
 )
