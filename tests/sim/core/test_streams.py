@@ -19,7 +19,7 @@ def test_stream_names_are_frozen() -> None:
     assert NAMES == (
         "trace", "arrivals", "images of {}", "door.embed_s", "door.search_s", "door.fetch_s", "predictor", "eviction",
         "router", "latency {}", "failures.{}", "fetch of LoRAs", "LoRAs before the first step", "pairs",
-        "declared hits", "cascade.score", "scheduler.dispatch", "service {}", "client",
+        "declared hits", "cascade.score", "scheduler.dispatch", "service {}", "client", "cell {} of {}",
     )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def _asked(package: str) -> Iterator[str]:
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             made = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if path.name not in ("engine.py", "streams.py") and made in ("rng", "stream"):
+            if path.name not in ("engine.py", "streams.py") and made in ("rng", "stream", "seed_of"):
                 yield from _names(node.args[-1])
 
 

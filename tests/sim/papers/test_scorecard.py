@@ -21,6 +21,7 @@ from mezzotint.sim.papers.scorecard.targets import Target
 from mezzotint.sim.papers.study import lost_rows
 from mezzotint.sim.run import run_key as key
 from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.traces.table.trace import Trace
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
 SMALL = ("trace.requests=160", "preload=100")
@@ -62,9 +63,9 @@ def simulations(monkeypatch: pytest.MonkeyPatch) -> Count:
     """Count the simulations."""
     configs: list[Any] = []
 
-    def count(config: dict[str, Any]) -> Outcome:
+    def count(config: dict[str, Any], trace: Trace) -> Outcome:
         configs.append(config)
-        return simulate(config)
+        return simulate(config, trace=trace)
 
     monkeypatch.setattr(runner, "simulate", count)
     return lambda: len(configs)
@@ -123,11 +124,11 @@ def test_interrupted_scorecard_resumes(tmp_path: Path, monkeypatch: pytest.Monke
     systems: list[str] = []
 
     def until(stop: int) -> Callable[[dict[str, Any]], Outcome]:
-        def interrupted(config: dict[str, Any]) -> Outcome:
+        def interrupted(config: dict[str, Any], trace: Trace) -> Outcome:
             if len(systems) == stop:
                 raise KeyboardInterrupt
             systems.append(config["system"]["name"])
-            return simulate(config)
+            return simulate(config, trace=trace)
 
         return interrupted
 
@@ -213,7 +214,7 @@ def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
 def test_missing_package_leaves_rows_not_run_and_is_no_failure(
     error: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(config: dict[str, Any]) -> Outcome:
+    def refused(config: dict[str, Any], trace: Trace) -> Outcome:
         raise ConfigError(error)
 
     monkeypatch.setattr(runner, "simulate", refused)
