@@ -28,7 +28,7 @@ from mezzotint.figures.palette import COLOURS, EDGE, GREY, STYLE, plain_numbers
 from mezzotint.sim.papers.scorecard.study import load_study
 
 # %% tags=["parameters"]
-quick = True  # some three minutes: shorter traces for Figures 6, 9 and 15, one seed and fewer rates by rate
+quick = True  # shorter traces for Figures 6 to 9, 14 and 15, one seed and fewer rates by rate, fewer GPUs at the end
 work = "results/runs/notebooks"  # where finished runs are kept
 jobs = 1  # worker processes
 
@@ -38,20 +38,27 @@ plt.rcParams.update({**STYLE, "axes.prop_cycle": plt.cycler(color=COLOURS)})
 plt.rcParams.update({"figure.dpi": 80, "figure.constrained_layout.use": True})
 paper = {target.id: target.paper for target in load_study("modm", quick=False).targets["modm"]}
 SYSTEMS = ["vanilla", "nirvana", "modm-quality"]
-CACHES = ("trace.requests=30000", "warmup=10000")
+SERVED = "trace.requests=14000"  # the first 10,000 fill the cache
+CACHES = ("trace.requests=18000", "warmup=3000")
 QUICK = {
+    "modm-figure7": (SERVED,),
+    "modm-figure8": (SERVED,),
     "modm-figure9": (*CACHES, "cache.capacity=1000,10000"),
     "modm-figure9-nirvana": (*CACHES, "cache.capacity=5000,50000"),
-    "modm-figure12": ("seed=1", "arrivals.rate_rpm=6,10,14,18,22,26,30,36"),
-    "modm-figure12-a40": ("seed=1", "arrivals.rate_rpm=2,4,6,8,10,12"),
-}
+    "modm-figure12": ("seed=1", "arrivals.rate_rpm=6,12,18,22,26,32"),
+    "modm-figure12-a40": ("seed=1", "arrivals.rate_rpm=2,5,8,11"),
+    "modm-figure14": (SERVED,),
+    "modm-controllers": (
+        "cluster.count=4", "arrivals.rate_rpm=5", "trace.requests=15500", "preload=2500", "warmup=7200",
+    ),
+}  # fmt: skip
 
 
-def experiment(name: str) -> mezzotint.Sweep:
-    """Return the runs of an experiment."""
+def experiment(name: str, *more: str) -> mezzotint.Sweep:
+    """Return the runs of an experiment, with what ``more`` overrides."""
     overrides = QUICK.get(name, ()) if quick else ()
-    folder = f"{work}/{name}{'-quick' if overrides else ''}"
-    return mezzotint.sweep(f"experiment={name}", *overrides, folder=folder, jobs=jobs)
+    folder = f"{work}/{name}{'-more' if more else ''}{'-quick' if overrides else ''}"
+    return mezzotint.sweep(f"experiment={name}", *overrides, *more, folder=folder, jobs=jobs)
 
 
 # %% [markdown]
@@ -248,16 +255,13 @@ plt.show()
 
 # %% [markdown]
 # ## Beyond the paper: looking ahead, and hindsight
-# The second day of a load that follows the hour. The first day trains the forecast. Hindsight is a yardstick: it uses
-# the model mixes that a search found best for what the monitor's own run recorded.
+# The second day of a load that follows the hour (quick: on a quarter of the GPUs). The first day trains the forecast.
+# Hindsight is a yardstick: it uses the model mixes that a search found best for what the monitor's own run recorded.
 
 # %%
 controllers = experiment("modm-controllers")
 (monitor,) = controllers.where(controller="modm-quality")
-hindsight = mezzotint.sweep(
-    "experiment=modm-controllers", "controller=modm-hindsight", f"controller.folder={monitor.folder.resolve()}",
-    folder=f"{work}/modm-hindsight",
-)  # fmt: skip
+hindsight = experiment("modm-controllers", "controller=modm-hindsight", f"controller.folder={monitor.folder.resolve()}")
 rows = {}
 for run in (*controllers, *hindsight):
     cluster, gpu = run.time_series, run.summary["gpu"]
