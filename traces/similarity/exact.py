@@ -8,7 +8,7 @@ import numpy as np
 from mezzotint.settings.ranges import Count
 from mezzotint.traces.similarity.bound import cheapest
 from mezzotint.traces.similarity.search import Found, Index
-from mezzotint.traces.similarity.similarities import Floats, SimilaritySource
+from mezzotint.traces.similarity.similarities import SimilaritySource
 from mezzotint.traces.similarity.slots import Blocks, Slots
 
 
@@ -27,8 +27,8 @@ class ExactIndex:
     """Exact index over a changing set of artifacts, in blocks of coming queries.
 
     The rows to look up are known in advance and come in increasing order. So ``block`` of them are compared with the
-    whole set in one matrix product. Artifacts added or removed before a query's turn are accounted for then. Only
-    artifacts whose bound reaches the floor are compared in full (mezzotint.traces.similarity.bound).
+    whole set in one matrix product. An artifact that is added or removed later changes its column for the queries of
+    the block. Only artifacts whose bound reaches the floor are compared in full (mezzotint.traces.similarity.bound).
     """
 
     def __init__(self, source: SimilaritySource, rows: int, floor: float, blocks: Blocks, block: int = 256) -> None:
@@ -40,44 +40,38 @@ class ExactIndex:
         self._slots = Slots(blocks)
         self._start = self._stop = 0
         self._queries = self._queries_short = self._bounds = np.empty((0, 0), np.float32)
-        self._changed: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def add(self, entry: int, row: int) -> None:
-        self._changed[self._slots.add(entry, row)] = None
+        slot = self._slots.add(entry, row)
+        if slot < self._bounds.shape[1]:
+            self._bounds[: len(self._queries), slot] = self._queries_short.dot(self._slots.short[slot])
+        else:
+            self._stop = self._start  # no column is left: the next query begins a block
 
     def remove(self, entry: int) -> None:
-        self._changed[self._slots.remove(entry)] = None
+        slot = self._slots.remove(entry)
+        if slot < self._bounds.shape[1]:
+            self._bounds[:, slot] = -np.inf
 
     def best(self, row: int) -> Found | None:
         if not len(self._slots):
             return None
         if not self._start <= row < self._stop:
             self._compare_from(row)
-        bounds = self._bounds[row - self._start]
-        if self._changed:
-            bounds = self._amend(bounds, self._queries_short[row - self._start])
-        return self._slots.best(bounds, self._queries[row - self._start], self._floor)
-
-    def _amend(self, bounds: Floats, query: Floats) -> Floats:
-        """Return the bounds of one query, corrected in the slots that changed since its block was compared."""
-        held = self._slots
-        slots = np.fromiter(self._changed, np.int64, len(self._changed))
-        if len(bounds) < held.used:
-            # The set grew since the block was compared: what is new is among the changed slots.
-            bounds = np.concatenate((bounds, np.full(held.used - len(bounds), -np.inf, np.float32)))
-        # A slot may be free again, and keep its old vector until it is reused (test_every_search_matches_brute_force).
-        bounds[slots] = np.where(held.entry[slots] >= 0, held.short[slots].dot(query), -np.inf)
-        return bounds
+        at = row - self._start
+        return self._slots.best(self._bounds[at, : self._slots.used], self._queries[at], self._floor)
 
     def _compare_from(self, row: int) -> None:
         held = self._slots
         self._start, self._stop = row, min(row + self._block, self._rows)
         self._queries = self._source.queries(self._start, self._stop)
         self._queries_short = self._bound.short(self._queries)
-        self._bounds = self._queries_short @ held.short[: held.used].T
+        if held.used + self._block > self._bounds.shape[1]:
+            self._bounds = np.empty((self._block, held.used + max(held.used // 4, 2 * self._block)), np.float32)
+        bounds = self._bounds[: len(self._queries), : held.used]
+        np.matmul(self._queries_short, held.short[: held.used].T, out=bounds)
         # A free slot still holds the vector of the artifact that left it.
-        self._bounds[:, held.entry[: held.used] < 0] = -np.inf
-        self._changed = {}
+        bounds[:, held.entry[: held.used] < 0] = -np.inf

@@ -84,15 +84,18 @@ class Slots:
         # ``dot``, because ``@`` sometimes warned of an invalid value although all are finite
         reached = self.vectors[top if among is None else among[top]].dot(query)
         # Twice, since both the bound and the product that it is compared with may be off by SLACK.
-        slots = np.flatnonzero(bounds >= max(np.float32(floor), reached) - 2 * SLACK)
+        (slots,) = (bounds >= max(np.float32(floor), reached) - 2 * SLACK).nonzero()
         if not len(slots):
             return None
         if among is not None:
             slots = among[slots]
-        products = self.vectors[slots].dot(query)
-        slots = slots[products >= products.max() - 2 * SLACK]
+        vectors = self.vectors[slots]
+        if len(slots) > 1:
+            products = vectors.dot(query)
+            near = products >= products.max() - 2 * SLACK
+            slots, vectors = slots[near], vectors[near]
         # Rounded, so that equal similarities are ties on every machine (test_exact_search_breaks_ties_by_age).
-        exact = np.round(self.vectors[slots].astype(np.float64).dot(query.astype(np.float64)), DECIMALS)
+        exact = vectors.astype(np.float64).dot(query.astype(np.float64)).round(DECIMALS)
         highest = exact.max()
         if not highest >= floor:
             return None
