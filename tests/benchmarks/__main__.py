@@ -2,7 +2,8 @@
 
 `python -m tests.benchmarks EXPRESSION` times those alone whose names pytest's -k selects, and puts their rows in the
 place of those that the page has. `python -m tests.benchmarks --sections [--scale N]` makes alone what follows the rows:
-the comparison with the anchor (tests/identity/speed.py) and the growth of costs (tests/benchmarks/growth.py).
+the comparison with the anchor (tests/identity/speed.py), the growth of costs (tests/benchmarks/growth.py) and other
+simulators (tests/benchmarks/peers.py).
 """
 
 import argparse
@@ -13,12 +14,12 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import growth
+from tests.benchmarks import growth, peers
 from tests.benchmarks.yardstick import AT_BUDGETS, customers_per_cpu_s
 from tests.identity import speed
 from tests.identity.trees import HERE
@@ -59,12 +60,17 @@ def table(passes: list[list[dict[str, Any]]]) -> list[str]:
     return lines
 
 
-ANCHOR, GROWTH = "## Beside the anchor", "## As it grows"
+ANCHOR, GROWTH, BESIDE = "## Beside the anchor", "## As it grows", "## Beside peers"
 
 
 def with_sections(page: str, scale: int) -> str:
-    """Return ``page`` with the sections on the anchor and on growth made anew, with the yardstick of their minutes."""
-    for heading, lines in ((ANCHOR, lambda: beside_anchor(scale)), (GROWTH, lambda: growth.table(scale=scale))):
+    """Return ``page`` with what follows its rows made anew, each section with the yardstick of its minutes."""
+    sections: dict[str, Callable[[], Iterator[str]]] = {
+        ANCHOR: lambda: beside_anchor(scale),
+        GROWTH: lambda: growth.table(scale=scale),
+        BESIDE: lambda: peers.table(peers.REQUESTS // scale),
+    }
+    for heading, lines in sections.items():
         before = customers_per_cpu_s()
         made = [*lines()]
         yard = f"Yardstick before and after: {before / AT_BUDGETS:.2f}, {customers_per_cpu_s() / AT_BUDGETS:.2f}."
@@ -90,7 +96,7 @@ def main() -> int:
     """Make the page, or part of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Make the page of benchmarks.")
     parser.add_argument("expressions", metavar="EXPRESSION", nargs="*", help="only the rows that pytest's -k selects")
-    parser.add_argument("--sections", action="store_true", help="only the anchor and the growth")
+    parser.add_argument("--sections", action="store_true", help="only the anchor, the growth and the peers")
     parser.add_argument("--scale", metavar="N", type=int, default=1, help="divide the requests of these by N")
     args = parser.parse_args()
     if not args.sections:
