@@ -238,19 +238,27 @@ def find_plan(
     runs: Runs,
     notes: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
+    found: Callable[[Plan], None] = lambda _: None,
 ) -> Plan:
     """Answer ``spec`` over ``candidates``.
 
     Args:
         progress: called with an estimate of the runs that are left.
+        found: called with the ranked clusters before what they carry beyond the load is tested: half of the runs.
     """
     planner = _Planner(spec, runs)
     unranked = planner.search(candidates, progress)
     ranked = planner.rank()
     unranked += planner.passed_over
-    keys = sorted(planner.summaries, key=lambda key: (key[0].name, key[1]))
-    results = [planner.result(*key) for key in keys if key[0] not in planner.from_empty]
-    return Plan(spec, tuple(ranked), tuple(unranked), tuple(results), tuple(notes), planner.runs)
+
+    def plan() -> Plan:
+        keys = sorted(planner.summaries, key=lambda key: (key[0].name, key[1]))
+        results = [planner.result(*key) for key in keys if key[0] not in planner.from_empty]
+        return Plan(spec, tuple(ranked), tuple(unranked), tuple(results), tuple(notes), planner.runs)
+
+    found(plan())
+    planner.test_margins(ranked)
+    return plan()
 
 
 class _Planner:
@@ -329,7 +337,7 @@ class _Planner:
         return unranked, starts
 
     def rank(self) -> list[Ranked]:
-        """Return the cheapest clusters that meet the targets, of equal ones the faster first, with their headroom.
+        """Return the cheapest clusters that meet the targets, of equal ones the faster first.
 
         Of one work there are `PlanSpec.rank` clusters with a price, as many without one, and the baseline.
         """
@@ -350,6 +358,11 @@ class _Planner:
                 self.passed_over.append(dropped)
         cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
         ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
+        return ranked
+
+    def test_margins(self, ranked: Sequence[Ranked]) -> None:
+        """Set on each ranked cluster the load that it carries, the GPUs if its service is slower, what it needs while
+        its cache is empty, and on the first what it rests on."""
         sizes = {one.result.candidate: one.result.gpus for one in ranked}
 
         def hold(tried: list[tuple[Candidate, int]]) -> list[bool]:
@@ -379,7 +392,6 @@ class _Planner:
         self._search_from_empty(ranked)
         if ranked:
             self._find_decisive(ranked[0])
-        return ranked
 
     def _best_of_work(self, ones: list[Ranked]) -> list[Ranked]:
         """Return the clusters to rank of those of one work, with what they save beside the baseline."""

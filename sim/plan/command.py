@@ -126,8 +126,9 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
     """Answer the plan that ``options`` ask for. Raises ConfigError for options that cannot be used."""
     from tqdm import tqdm
 
-    from mezzotint.sim.plan.answer import PlanSpec, find_plan
+    from mezzotint.sim.plan.answer import Plan, PlanSpec, find_plan
     from mezzotint.sim.plan.candidates import check_free, find_candidates
+    from mezzotint.sim.plan.page import answer_words
     from mezzotint.sim.plan.runs import Runs
     from mezzotint.sim.plan.target import parse_targets
     from mezzotint.sim.plan.traffic import find_traffic
@@ -154,8 +155,12 @@ def answer_plan(options: Options, *, progress: bool = False) -> "Plan":
                 bar.total = bar.n + runs_left
                 bar.refresh()
 
+            def tell(plan: Plan) -> None:
+                if plan.ranked and not bar.disable:
+                    bar.write(f"found: {answer_words(plan)}; what it carries beyond this load is tested now")
+
             runs = Runs(options.runs, options.jobs, bar.update, options.launcher)
-            return find_plan(spec, candidates, runs, notes, expect)
+            return find_plan(spec, candidates, runs, notes, expect, tell)
 
 
 def write(answer: "Plan", folder: Path, command: str) -> None:

@@ -49,20 +49,19 @@ KINDS = {
 
 def sentence(plan: Plan) -> str:
     """Return the answer in a sentence or two."""
-    goal, load = goal_text(plan), plan.spec.load
     if not plan.ranked:
+        goal, load = goal_text(plan), plan.spec.load
         infeasible = [one for one in plan.unranked if one.kind == "infeasible"]
         close = infeasible or plan.unranked
         reasons = "; ".join(f"{_series(plan, one.candidate)}: {one.reason}" for one in close[:2])
         start = "" if infeasible else "No candidate could run: "
         return f"No cluster of at most {plan.spec.max_gpus} GPUs serves {load} with {goal}. {start}{reasons}."
     best, *others = next(iter(plan.works.values()))
-    text = f"{cluster_name(plan, best.result)} serves {load} with {goal}{_price_words(best.result)}"
     usd = best.result.numbers["usd_per_image"]
     carries, fails = best.headroom
     return "".join(
         [
-            text,
+            answer_words(plan),
             "" if usd is None else f", ${1000 * usd:.2f} per 1,000 {product(plan)}",
             ". It carries this load" if carries == 1 else f". It carries {carries:g} times the load",
             "" if fails is None else f" and misses the target at {fails:g} times",
@@ -72,6 +71,12 @@ def sentence(plan: Plan) -> str:
             *(f" Next: {cluster_name(plan, one.result)}{_price_words(one.result)}." for one in others[:1]),
         ]
     )
+
+
+def answer_words(plan: Plan) -> str:
+    """Return the best cluster, what it serves and its price, without a full stop."""
+    best = plan.ranked[0].result
+    return f"{cluster_name(plan, best)} serves {plan.spec.load} with {goal_text(plan)}{_price_words(best)}"
 
 
 def goal_text(plan: Plan) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mezzotint.sim.plan.answer import Plan, gpus_kept_busy, pareto_front
+from mezzotint.sim.plan import answer
+from mezzotint.sim.plan.answer import Plan, find_plan, gpus_kept_busy, pareto_front
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.runs import Run, Runs, Summary
 from mezzotint.traces.table.trace import make, write
@@ -203,3 +204,11 @@ def test_warm_cache_takes_no_more_gpus_than_an_empty_one_and_warming_has_a_price
     (empty,) = [one for one in ask(design=["nirvana"], rank=2, cache="empty", **short).ranked if one.saving]
     assert empty.result.candidate.cache == "empty"
     assert empty.warming is None
+
+
+def test_answer_is_told_before_its_margins_are_tested(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Plan] = []
+    monkeypatch.setattr(answer, "find_plan", lambda *given: find_plan(*given[:-1], told.append))
+    plan = ask()
+    assert [early.ranked[0].result for early in told] == [plan.ranked[0].result]
+    assert told[0].runs < plan.runs
