@@ -20,6 +20,7 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from operator import add
 from types import MappingProxyType
 from typing import Any
@@ -50,11 +51,12 @@ from mezzotint.sim.core.sampling import Sampling, sampled
 from mezzotint.sim.core.server import WARM_SERVER, Server
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.core.worker import Worker
-from mezzotint.sim.core.workload import SimilarityInputs, Workload, serves_videos
+from mezzotint.sim.core.workload import SimilarityInputs, Workload, cells, serves_videos
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, RunRecord
 from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
+from mezzotint.sim.metrics.usage_log import UsageLog
 from mezzotint.sim.protocols import Client, Controller, Executor, FrontEnd, Scheduler
 
 RESULTS_VERSION = 5
@@ -62,6 +64,9 @@ RESULTS_VERSION = 5
 
 MAX_IDLE_SAMPLES = 1_000
 """Samples in a row without arrival, work or end, after which the run stops: controllers alone would never end it."""
+
+BLOCK = 1 << 14
+"""Requests that are made ready together; each is made as it arrives, from columns of the trace."""
 
 MAX_CALLS_EACH = 100
 """Calls at one instant per request in the system and per GPU; more are an endless loop."""
@@ -124,8 +129,9 @@ class Engine:
         self.server = server
         self.sample_s = sample_s
         self.rows = workload.rows
-        rows = self.rows * workload.max_tries
-        self.record = RunRecord(RequestColumns(rows, [model.name for model in models.values()], workload.preload))
+        rows, scratch = self.rows * workload.max_tries, workload.scratch
+        names = [model.name for model in models.values()]
+        self.record = RunRecord(RequestColumns(rows, names, workload.preload, scratch), UsageLog(scratch))
         self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
         self.arrived = 0
         self.lookups = 0
@@ -142,15 +148,16 @@ class Engine:
         self._addons = workload.addons
         column = workload.sampling
         self._sampling = None if column is None else [column.kinds[code] for code in column.codes.tolist()]
-        # Python's floats: reading a number of NumPy takes longer, and makes all later sums NumPy's.
-        times = array("d", workload.schedule.times.tobytes())
+        times = workload.schedule.times
         self._think_s = np.broadcast_to(workload.schedule.think_s, self.rows)
         self._open_loop = len(times) == self.rows
         self._times = times
-        self._pending_rows = iter(range(self._first, self._first + self.rows))
-        self._plans = array("q", bytes(8 * rows))
+        # Of a closed loop without clients, the rows after those whose arrivals are known.
+        head = len(times) if client is None else 0
+        self._pending_rows = iter(range(self._first + head, self._first + self.rows))
+        self._plans = cells(scratch.full(rows, 0, np.int64))
         is_known = self._open_loop and client is None
-        self._arrivals = None if is_known else times + array("d", bytes(8 * (rows - len(times))))
+        self._arrivals = None if is_known else array("d", times.tobytes()) + array("d", bytes(8 * (rows - len(times))))
         self._arrived_callbacks = [controller.arrived for controller in controllers]
         self._write = self.record.request_columns.end
         if serves_videos(workload, models):
@@ -209,22 +216,29 @@ class Engine:
         return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s, frames, sampling)
 
     def _scheduled(self) -> Iterator[Request]:
-        """Yield the requests whose arrival time is known; map is faster than a loop."""
+        """Yield the requests whose arrival time is known."""
+        return chain.from_iterable(map(self._block, self._starts()))
+
+    def _starts(self) -> range:
+        return range(0, len(self._times), BLOCK)
+
+    def _known_times(self) -> Iterator[float]:
+        # Python's floats: reading a number of NumPy takes longer, and makes all later sums NumPy's.
+        blocks: Iterator[list[float]] = (self._times[start : start + BLOCK].tolist() for start in self._starts())
+        return chain.from_iterable(blocks)
+
+    def _block(self, start: int) -> Iterator[Request]:
+        """Return the requests of the `BLOCK` known arrivals from ``start`` on; map is faster than a loop."""
+        self.record.release()
+        times: list[float] = self._times[start : start + BLOCK].tolist()
+        rows = range(self._first + start, self._first + start + len(times))
         columns = (self._width, self._height, self._steps, self._limit_s)
-        width, height, steps, limit_s = (column[self._first :] for column in columns)
-        # One iterator of rows for open and closed loop: a closed one goes on where the first arrivals end (``end``).
-        given: list[Iterable[Any]] = [
-            self._pending_rows,
-            self._times,
-            width,
-            height,
-            steps,
-            map(add, self._times, limit_s),
-        ]
+        width, height, steps, limit_s = (column[rows.start : rows.stop].tolist() for column in columns)
+        given: list[Iterable[Any]] = [rows, times, width, height, steps, map(add, times, limit_s)]
         if self.workload.has_videos or self._sampling is not None:
-            given.append(self.workload.frames[self._first :])
+            given.append(self.workload.frames[rows.start : rows.stop].tolist())
         if self._sampling is not None:
-            given.append(self._sampling[self._first :])
+            given.append(self._sampling[rows.start : rows.stop])
         return map(Request, *given)
 
     def assign(self, request: Request, plan: Plan) -> None:
@@ -344,11 +358,11 @@ class Engine:
                 self.pull(worker)
             if self.rows:
                 if self._tries is None:
-                    self.clock.feed(self._times, ARRIVAL, self._arrive, self._scheduled())
+                    self.clock.feed(self._known_times(), ARRIVAL, self._arrive, self._scheduled())
                 else:
-                    self.clock.feed(self._times, ARRIVAL, self._tries.due, self._pending_rows)
+                    self.clock.feed(self._known_times(), ARRIVAL, self._tries.due, self._pending_rows)
                 # From the first arrival on, and before it (test_sample_precedes_the_arrivals_of_its_instant).
-                self.clock.at(self._times[0], CONTROL, self._sample)
+                self.clock.at(float(self._times[0]), CONTROL, self._sample)
                 self.clock.run()
                 # No event is left, so nothing would ever move them.
                 for request, reason in self.scheduler.stranded():
@@ -702,7 +716,7 @@ class Engine:
     def _finished(self) -> FinishedRun:
         return FinishedRun(
             self.record, self._parts, self.cluster, self.cluster.last_order, self.workload, self.models, self._area_s,
-            self._arrivals or self._times, self._plans, self.handling.holds_gpus,
+            self._times if self._arrivals is None else self._arrivals, self._plans, self.handling.holds_gpus,
         )  # fmt: skip
 
     def _check(self) -> None:
@@ -710,6 +724,7 @@ class Engine:
             raise incomplete(self._finished(), self.rows, self.arrived, self.waiting, self.gpu_failures)
         if self.waiting:
             raise self.policy_error("scheduler", f"says that {self.waiting} requests wait, and all have ended")
+        self.record.request_columns.make_contiguous()
         check(self._finished())
 
 

@@ -44,7 +44,7 @@ def _values(workload: Workload, part: KeyPart) -> list[NDArray[np.int32]]:
     if part in SHAPE:
         if workload.use_model_shape:
             return []
-        return [np.frombuffer(getattr(workload, name), np.int32) for name in SHAPE[part]]
+        return [np.asarray(getattr(workload, name), np.int32) for name in SHAPE[part]]
     column = COLUMN.get(part, part)
     values = None if workload.column_codes is None else workload.column_codes(column)
     if values is None or (values < 0).all():

@@ -1,14 +1,15 @@
 """The input of a run: the arriving rows of a trace, and the similarity of their prompts."""
 
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mezzotint.backends.base import Backend, Work, size_text, standalone_cost
+from mezzotint.files.scratch import Scratch
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
@@ -20,6 +21,9 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.search import Search
 from mezzotint.traces.similarity.similarity_map import Identity, SimilarityMap
 from mezzotint.traces.table.trace import ADDON_BYTES, Trace
+
+BLOCK = 1 << 17
+"""Rows that are computed together."""
 
 Shapes = tuple[NDArray[np.int32], ...]
 """Width, height and steps of every trace row, and frames if there are videos, (preload + rows,) each."""
@@ -126,6 +130,11 @@ def addon_bytes(trace: Trace) -> Mapping[str, int]:
     return sizes
 
 
+def cells(column: NDArray[Any]) -> "memoryview[Any]":
+    """Return a view of ``column`` whose elements are Python's own numbers, which NumPy's are slower than."""
+    return memoryview(column)  # type: ignore[arg-type]
+
+
 @dataclass(slots=True)
 class Workload:
     """The rows of a trace as they arrive.
@@ -149,6 +158,7 @@ class Workload:
         sampling: sampling parameters of each trace row; None if none change a cost.
         max_tries: times that a client may send a request; each try has a row, and the columns above have them all
             (mezzotint.sim.client.tries).
+        scratch: where long columns are, those of the record too.
 
     Attributes:
         rows: number of served rows: trace rows ``preload`` to ``preload + rows - 1``.
@@ -165,36 +175,42 @@ class Workload:
     deadline: float = float("inf")
     deadline_s: float = float("inf")
     own_deadline_s: NDArray[np.float64] | None = None
-    priority: "array[int]" = field(default_factory=lambda: array("i"), repr=False)
+    priority: "memoryview[int]" = field(default_factory=lambda: cells(np.empty(0, np.int32)), repr=False)
     addons: Callable[[int], Addons | None] | None = None
     addon_bytes: Mapping[str, int] = field(default_factory=dict)
     column_codes: Callable[[str], NDArray[np.int32]] | None = None
     column_values: Callable[[str], Sequence[str]] | None = None
     sampling: SamplingColumn | None = None
     max_tries: int = 1
+    scratch: Scratch = field(default_factory=Scratch, repr=False)
     rows: int = field(init=False)
-    width: "array[int]" = field(init=False, repr=False)
-    height: "array[int]" = field(init=False, repr=False)
-    steps: "array[int]" = field(init=False, repr=False)
-    frames: "array[int]" = field(init=False, repr=False)
+    width: "memoryview[int]" = field(init=False, repr=False)
+    height: "memoryview[int]" = field(init=False, repr=False)
+    steps: "memoryview[int]" = field(init=False, repr=False)
+    frames: "memoryview[int]" = field(init=False, repr=False)
     has_videos: bool = field(init=False)
-    limit_s: "array[float]" = field(init=False, repr=False)
+    limit_s: "memoryview[float]" = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.rows = (len(self.shapes[0]) - self.preload) // self.max_tries
-        one = np.ones(len(self.shapes[0]), np.int32)
-        width, height, steps, frames = (*self.shapes, one)[:4]
-        self.has_videos = bool((frames > 1).any())
+        rows = len(self.shapes[0])
+        width, height, steps, frames = (*self.shapes, np.broadcast_to(np.int32(1), rows))[:4]
+        self.has_videos = len(self.shapes) > 3 and bool((frames > 1).any())
         self.width, self.height, self.steps, self.frames = (
-            array("i", column.astype(np.int32).tobytes()) for column in (width, height, steps, frames)
+            cells(self.scratch.copy(column.astype(np.int32, copy=False))) for column in (width, height, steps, frames)
         )
-        self.priority = self.priority or array("i", bytes(4 * len(one)))
-        none = self.deadline == float("inf")  # and not NaN, of a standalone latency of 0
-        limit_s = np.full(len(self.standalone.total_s), np.inf) if none else self.deadline * self.standalone.total_s
-        limit_s = np.minimum(limit_s, self.deadline_s)
-        if self.own_deadline_s is not None:
-            limit_s = np.where(np.isnan(self.own_deadline_s), limit_s, self.own_deadline_s)
-        self.limit_s = array("d", limit_s.tobytes())
+        if not len(self.priority):
+            self.priority = cells(np.broadcast_to(np.int32(0), rows))
+        self.limit_s = cells(self.scratch.full(rows, np.inf, np.float64))
+        for start in range(0, rows, BLOCK):
+            block = slice(start, start + BLOCK)
+            limit_s = np.asarray(self.limit_s)[block]
+            if self.deadline != float("inf"):  # and not NaN, of a standalone latency of 0
+                limit_s[:] = self.deadline * self.standalone.total_s[block]
+            np.minimum(limit_s, self.deadline_s, out=limit_s)
+            if self.own_deadline_s is not None:
+                own_s = self.own_deadline_s[block]
+                limit_s[:] = np.where(np.isnan(own_s), limit_s, own_s)
 
     def take(self, rows: NDArray[np.int64], arrival_s: NDArray[np.float64]) -> "Workload":
         """Return the workload of these rows, in this order; those that only fill caches are among them.
@@ -213,7 +229,7 @@ class Workload:
             shapes=(width, height, steps, frames),
             standalone=StandaloneLatency(self.standalone.denoise_s[rows], self.standalone.total_s[rows]),
             own_deadline_s=None if self.own_deadline_s is None else self.own_deadline_s[rows],
-            priority=array("i", np.asarray(self.priority)[rows].tobytes()),
+            priority=cells(np.asarray(self.priority)[rows]),
             sampling=None if sampling is None else replace(sampling, codes=sampling.codes[rows]),
             max_tries=1,
         )

@@ -73,25 +73,32 @@ class FinishedRun:
 
 def check(run: FinishedRun) -> None:
     """Raise SimulationError if an invariant does not hold."""
-    columns = run.record.request_columns.contiguous()
-    if not len(columns):
+    every, stays_s, last_s = run.record.request_columns, 0.0, 0.0
+    if not len(every):
         return
     _check_gauges(run)
-    served = columns["outcome"] == COMPLETED
-    on_gpu = served & (columns["model"] != MISSING)
-    _check_plans(run, columns, on_gpu)
-    _check_sources(run, columns, served)
-    _check_values(run, columns, served, on_gpu)
-    _check_times(run, columns, served, on_gpu)
+    for columns in every.blocks():
+        served, on_gpu = _served(columns)
+        _check_plans(run, columns, on_gpu)
+        _check_sources(run, columns, served)
+        _check_values(run, columns, served, on_gpu)
+        _check_times(run, columns, served, on_gpu)
+        stays_s += float((columns["finish_s"] - columns["arrival_s"]).sum())
+        last_s = max(last_s, float(columns["finish_s"].max()))
     _check_energy(run)
     if run.record.attempts is None:
-        _check_usage(run, columns, on_gpu)
-    elif run.record.attempts.is_exclusive:
-        _check_attempts(run, run.record.attempts, columns, on_gpu)
+        _check_usage(run, last_s)
     else:
-        _check_passes(run, run.record.attempts, columns, on_gpu)
+        check_attempts = _check_attempts if run.record.attempts.is_exclusive else _check_passes
+        check_attempts(run, run.record.attempts, every, _served(every)[1])
     _check_rentals(run)
-    _check_littles_law(run, columns)
+    _check_littles_law(run, stays_s, last_s)
+
+
+def _served(columns: RequestColumns) -> tuple[Flags, Flags]:
+    """Return which requests were completed, and which of them on a GPU."""
+    served: Flags = columns["outcome"] == COMPLETED
+    return served, served & (columns["model"] != MISSING)
 
 
 def incomplete(run: FinishedRun, rows: int, arrived: int, waiting: int, failures: int) -> SimulationError | ConfigError:
@@ -137,7 +144,8 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
     """A request ends with the plan that the front end made, and all its steps were run."""
     workload, every = run.workload, np.ones(len(on_gpu), bool)
     head = slice(columns.first, columns.first + len(columns))
-    plans = np.asarray(run.plans)
+    of_run = slice(head.start - run.workload.preload, head.stop - run.workload.preload)
+    plans = np.asarray(run.plans)[of_run]
     skipped = np.zeros(len(on_gpu), np.int64)
     if plans.any():
         k, of_steps = np.divmod(np.maximum(plans, 0), MAX_STEPS)
@@ -152,7 +160,7 @@ def _check_plans(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
         answered = ~on_gpu & (columns["outcome"] == COMPLETED)
         skipped = np.where(answered, skipped, np.maximum(skipped, shorter))
     planned: list[tuple[str, NDArray[Any], Flags]] = [
-        ("arrival_s", np.asarray(run.arrival_s), every),
+        ("arrival_s", np.asarray(run.arrival_s)[of_run], every),
         ("skipped", skipped, every),
     ]
     for name in ("width", "height", "steps", "frames"):
@@ -188,7 +196,7 @@ def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> 
     """A request starts from an artifact that existed when it arrived, of a similarity in range."""
     source, hits = columns["source"], served & (columns["source"] != MISSING)
     known = hits & (source != DECLARED)
-    last = columns.first + len(columns) - 1
+    last = run.workload.preload + len(run.record.request_columns) - 1
     bad = _first(known & ((source < 0) | (source > last)))
     if bad is not None:
         found = f"started the request in row {columns.first + bad} from the artifact of row {source[bad]}"
@@ -205,10 +213,10 @@ def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> 
 
 def _check_made(run: FinishedRun, columns: RequestColumns, known: Flags) -> None:
     """The artifacts of the requests ``known`` were made before these arrived."""
-    source = columns["source"]
-    of_run = known & (source >= columns.first)  # artifacts of earlier rows filled the cache before the clock started
-    at_source = np.where(of_run, source - columns.first, 0)
-    made_s = np.where(columns["outcome"] == COMPLETED, columns["finish_s"], np.inf)[at_source]
+    source, every = columns["source"], run.record.request_columns
+    of_run = known & (source >= every.first)  # artifacts of earlier rows filled the cache before the clock started
+    at_source = np.where(of_run, source - every.first, 0)
+    made_s = np.where(every["outcome"][at_source] == COMPLETED, every["finish_s"][at_source], np.inf)
     bad = _first(of_run & ~(made_s <= columns["arrival_s"] + GAP_S))
     if bad is not None:
         when = "never was" if made_s[bad] == np.inf else f"was at {made_s[bad]} s"
@@ -279,38 +287,102 @@ def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gp
         )
 
 
-def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> None:
-    """Invariant 8: by the usage log, a request's GPU was busy with its model all the time, and drew its energy."""
-    spans, worker = run.record.usage_log.spans(), columns["worker"]
+def _check_usage(run: FinishedRun, last_s: float) -> None:
+    """Invariant 8: by the usage log, a request's GPU was busy with its model all the time, and drew its energy.
+
+    Args:
+        last_s: the last end of a request.
+    """
+    every, log, counts = run.record.request_columns, run.record.usage_log, run.cluster.gpu_counts()
+    slack_s = GAP_S + 4 * np.spacing(last_s)
+    drawn_j, covers, max_held = _check_spans(run, slack_s)
+    # A held GPU may idle for an answer of each request of its batch, one after another.
+    held_s = every[HANDLING].max(initial=0.0) * max_held if run.holds_gpus else 0.0
+    shares_j, last_j, ended_s = np.zeros(len(counts)), np.zeros(len(counts)), np.full(len(counts), -np.inf)
+    # Many requests for each worker, since a block takes a step for each.
+    for columns in every.blocks(16 * len(counts)):
+        _, on_gpu = _served(columns)
+        worker = columns["worker"]
+        bad = _first(on_gpu & ((worker < 0) | (worker >= len(counts))))
+        if bad is not None:
+            raise SimulationError(
+                f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + bad} "
+                f"on the worker {worker[bad]}, which the cluster does not have"
+            )
+        if not on_gpu.any():
+            continue
+        # The spans of the time in which these requests ran; of a short run all.
+        from_s, until_s = columns["start_s"][on_gpu].min() - held_s, columns["finish_s"][on_gpu].max()
+        spans = log.between(covers, from_s - slack_s, until_s + slack_s)
+        rows, latest, finish_s = _check_held(run, columns, on_gpu, spans, slack_s, held_s)
+        energy_j = columns["energy_j"][rows]
+        np.add.at(shares_j, worker[rows], energy_j)
+        number, finish_s, energy_j = worker[rows[latest]], finish_s[latest], energy_j[latest]
+        later = finish_s > ended_s[number]
+        ended_s[number[later]], last_j[number[later]] = finish_s[later], energy_j[later]
+    # Work after a worker's last image may outlast the run, so its energy is not in the usage log yet.
+    shares_j -= last_j
+    bad = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
+    if bad is not None:
+        energy = f"energy_j of {shares_j[bad]} J in the requests of worker {bad}, and its GPUs drew {drawn_j[bad]} J"
+        raise run.policy_error("executor", f"wrote {energy}")
+
+
+def _check_spans(run: FinishedRun, slack_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """No GPU does two things at once, and no batch is over its bound.
+
+    Returns:
+        The joules of each worker, the first begin and the last end in each block of spans, and the greatest batch.
+    """
     max_batch = getattr(run.parts["executor"], "max_batch", np.inf)
-    bad = _first(spans["batch"] > max_batch)
-    if bad is not None:
-        found = f"ran {spans['batch'][bad]} requests at once on worker {spans['worker'][bad]}, of at most {max_batch}"
-        raise SimulationError(f"{part_names(run.parts, 'executor', 'scheduler')} {found}")
-    bad = _first(on_gpu & ((worker < 0) | (worker >= len(run.cluster.gpu_counts()))))
-    if bad is not None:
-        raise SimulationError(
-            f"{part_names(run.parts, 'executor', 'scheduler')} completed the request in row {columns.first + bad} "
-            f"on the worker {worker[bad]}, which the cluster does not have"
-        )
-    order, rows = _order_by_worker(spans["worker"]), np.flatnonzero(on_gpu)
+    workers = len(run.cluster.gpu_counts())
+    drawn_j, busy_until_s, covers, greatest = np.zeros(workers), np.full(workers, -np.inf), [], 1
+    for spans in run.record.usage_log.blocks():
+        bad = _first(spans["batch"] > max_batch)
+        if bad is not None:
+            found = f"ran {spans['batch'][bad]} requests at once on worker {spans['worker'][bad]}"
+            raise SimulationError(f"{part_names(run.parts, 'executor', 'scheduler')} {found}, of at most {max_batch}")
+        covers.append((spans["from_s"].min(), spans["until_s"].max()))
+        greatest = max(greatest, int(spans["batch"].max()))
+        worker, from_s, until_s, joules = _by_worker(spans, "from_s", "until_s", "joules")
+        np.add.at(drawn_j, worker, joules)
+        follows = worker[1:] == worker[:-1]
+        before_s = np.append(busy_until_s[worker[:1]], np.where(follows, until_s[:-1], busy_until_s[worker[1:]]))
+        bad = _first(from_s < before_s - slack_s)
+        if bad is not None:
+            when = f"until {before_s[bad]} s, and something else from {from_s[bad]} s"
+            raise run.policy_error(
+                "executor", f"was busy on worker {worker[bad]} {when}; a GPU does one thing at a time"
+            )
+        busy_until_s[worker] = until_s  # of each worker the last
+    return drawn_j, np.array(covers).reshape(-1, 2), greatest
+
+
+def _by_worker(spans: NDArray[Any], *names: str) -> list[NDArray[Any]]:
+    """Return the worker and the columns ``names`` of ``spans``, in the order of workers and then as they are."""
+    spans = spans.take(_order_by_worker(spans["worker"]))  # record by record, since column by column takes longer
+    return [np.ascontiguousarray(spans[name]) for name in ("worker", *names)]
+
+
+def _check_held(
+    run: FinishedRun,
+    columns: RequestColumns,
+    on_gpu: Flags,
+    spans: NDArray[Any],
+    slack_s: float,
+    held_s: float,
+) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.float64]]:
+    """The GPUs of the requests ``on_gpu`` were busy with their models from start to end, by ``spans``.
+
+    Returns:
+        These requests by worker, which of them is the last of its worker, and the ends of their images.
+    """
+    worker, rows = columns["worker"], np.flatnonzero(on_gpu)
     rows = rows[_order_by_worker(worker[rows])]
-    spans = spans.take(order)  # record by record, since column by column takes longer
-    span_worker, from_s, until_s, joules, held = (
-        np.ascontiguousarray(spans[name]) for name in ("worker", "from_s", "until_s", "joules", "model")
-    )
+    span_worker, from_s, until_s, held = _by_worker(spans, "from_s", "until_s", "model")
     number, start_s, finish_s = (columns[name][rows] for name in ("worker", "start_s", "finish_s"))
     if HANDLING in columns:
         finish_s = finish_s - columns[HANDLING][rows]  # its image, which is the end on its GPU
-    slack_s = GAP_S + 4 * np.spacing(finish_s.max(initial=0.0))
-    bad = _first((span_worker[1:] == span_worker[:-1]) & (from_s[1:] < until_s[:-1] - slack_s))
-    if bad is not None:
-        when = f"until {until_s[bad]} s, and something else from {from_s[bad + 1]} s"
-        raise run.policy_error(
-            "executor", f"was busy on worker {span_worker[bad]} {when}; a GPU does one thing at a time"
-        )
-    # A held GPU may idle for an answer of each request of its batch, one after another.
-    held_s = columns[HANDLING].max(initial=0.0) * spans["batch"].max(initial=1) if run.holds_gpus else 0.0
     begins = np.ones(len(span_worker), bool)  # a busy period, after a gap
     begins[1:] = (span_worker[1:] != span_worker[:-1]) | (from_s[1:] > until_s[:-1] + slack_s + held_s)
     first = np.flatnonzero(begins)
@@ -342,13 +414,7 @@ def _check_usage(run: FinishedRun, columns: RequestColumns, on_gpu: Flags) -> No
             f"{columns.first + rows[bad]}, planned for {names[planned[bad]]}, on worker {number[bad]}, "
             f"which held {names[resident[bad]]}"
         )
-    # Work after a worker's last image may outlast the run, so its energy is not in the usage log yet.
-    shares_j = np.bincount(number, np.where(latest, 0.0, columns["energy_j"][rows]), len(run.cluster.gpu_counts()))
-    drawn_j = np.bincount(span_worker, joules, len(shares_j))
-    bad = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
-    if bad is not None:
-        energy = f"energy_j of {shares_j[bad]} J in the requests of worker {bad}, and its GPUs drew {drawn_j[bad]} J"
-        raise run.policy_error("executor", f"wrote {energy}")
+    return rows, latest, finish_s
 
 
 def _check_attempts(run: FinishedRun, log: AttemptLog, columns: RequestColumns, on_gpu: Flags) -> None:
@@ -450,12 +516,12 @@ def _check_energy(run: FinishedRun) -> None:
     """Invariant 8: the energy of every span of the usage log is finite and not negative."""
     if any(gpu.active_w is None for gpu in run.cluster.kinds):
         return
-    spans = run.record.usage_log.spans()
-    bad = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))
-    if bad is not None:
-        span = spans[bad]
-        spent = f"{span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s"
-        raise run.policy_error("executor", f"spends {spent}; expected 0 or more, and finite")
+    for spans in run.record.usage_log.blocks():
+        bad = _first(~((spans["joules"] >= 0) & (spans["joules"] < np.inf)))
+        if bad is not None:
+            span = spans[bad]
+            spent = f"{span['joules']} J on worker {span['worker']} from {span['from_s']} s to {span['until_s']} s"
+            raise run.policy_error("executor", f"spends {spent}; expected 0 or more, and finite")
 
 
 def _check_rentals(run: FinishedRun) -> None:
@@ -477,11 +543,14 @@ def _check_rentals(run: FinishedRun) -> None:
                 raise run.policy_error("executor", f"ran something on GPU {gpu} {when}")
 
 
-def _check_littles_law(run: FinishedRun, columns: RequestColumns) -> None:
-    """Invariant 4, Little's law: the number in the system integrates to the sum of the requests' times."""
-    stays_s = float((columns["finish_s"] - columns["arrival_s"]).sum())
+def _check_littles_law(run: FinishedRun, stays_s: float, last_s: float) -> None:
+    """Invariant 4, Little's law: the number in the system integrates to the sum of the requests' times.
+
+    Args:
+        stays_s, last_s: the sum of these times, and the last end.
+    """
     # The two sums add the same instants in different orders; their error grows with number and size.
-    rounding = 1e-6 + 1e-15 * len(columns) * float(columns["finish_s"].max())
+    rounding = 1e-6 + 1e-15 * len(run.record.request_columns) * last_s
     if not np.isclose(run.area_s, stays_s, rtol=1e-6, atol=rounding):
         raise SimulationError(
             f"Little's law fails: the number in the system integrates to {run.area_s} request-seconds, the requests' "

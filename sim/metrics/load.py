@@ -101,24 +101,27 @@ def load(
         gpus: GPUs of the cluster.
         is_closed: True if arrivals follow completions.
     """
-    arrival_s, finish_s, outcome = columns["arrival_s"], columns["finish_s"], columns["outcome"]
-    last_s = float(arrival_s.max())
+    first_s, last_s, after, is_started = float(columns["arrival_s"][0]), -math.inf, 0, False
+    for block in columns.blocks():
+        last_s = max(last_s, float(block["arrival_s"].max()))
+        after += int((block["arrival_s"] > start_s).sum())
+        is_started = is_started or not np.isnan(block["start_s"]).all()
     span_s = last_s - start_s
-    if not span_s > 0 or np.isnan(columns["start_s"]).all():
+    if not span_s > 0 or not is_started:
         unknown = dict.fromkeys(("offered_rpm", "served_rpm", "growth_per_hour"))
         return unknown | {"verdict": "undecided", "note": AT_ONCE}
-    offered_rpm = 60 * int((arrival_s > start_s).sum()) / span_s
-    served_in_s = finish_s - columns["start_s"]
-    worked_s = np.nansum([columns[name] for name in STAGES], axis=0)
-    needed_s = np.where(np.isnan(served_in_s), 0.0, np.minimum(served_in_s, worked_s))
-    is_empty = start_s <= float(arrival_s[0])
-    fill_s = min(FILL_TIMES * float(np.nanmedian(served_in_s)), MAX_FILL * span_s) if is_empty else 0.0
+    offered_rpm = 60 * after / span_s
+    is_empty = start_s <= first_s
+    fill_s = min(FILL_TIMES * _median_s(columns), MAX_FILL * span_s) if is_empty else 0.0
     edges = np.linspace(start_s + fill_s, last_s, SPANS + 1)
-    is_lost = (outcome == DISCARDED) | (outcome == FAILED)
-    due = _count_until(edges, np.minimum(arrival_s + needed_s, finish_s))
-    lost, served = (_count_until(edges, finish_s[rows]) for rows in (is_lost, ~is_lost))
+    due, lost, served, offered = (np.zeros(SPANS + 1, np.int64) for _ in range(4))
+    for block in columns.blocks():
+        arrival_s, finish_s, is_lost = block["arrival_s"], block["finish_s"], _is_lost(block)
+        due += _count_until(edges, np.minimum(arrival_s + _needed_s(block), finish_s))
+        lost += _count_until(edges, finish_s[is_lost])
+        served += _count_until(edges, finish_s[~is_lost])
+        offered += _count_until(edges, arrival_s)
     late = due - lost - served
-    offered = _count_until(edges, arrival_s)
     arrived, grown, gone = (int(count[-1] - count[0]) for count in (offered, late, lost))
     idle = idle_s(edges[::COARSE])
     counted_s = span_s - fill_s
@@ -137,7 +140,7 @@ def load(
         verdict, note = "overloaded", LOSES_MUCH.format(share=share)
     elif is_closed:
         verdict, note = "below", CLOSED
-    elif span_s < MIN_SERVICE_TIMES * float(needed_s[~is_lost].mean()):
+    elif span_s < MIN_SERVICE_TIMES * float(columns.computed(lambda block: _needed_s(block)[~_is_lost(block)]).mean()):
         note = SHORT
     elif (excess < -MARGIN and grown < MARGIN * arrived) or _settles(late.astype(np.float64)):
         verdict, note = "below", LOSES_LITTLE.format(share=share) if gone else None
@@ -148,6 +151,30 @@ def load(
         "verdict": verdict,
         "note": note,
     }
+
+
+def _is_lost(columns: RequestColumns) -> NDArray[np.bool_]:
+    """Return which requests were discarded or failed."""
+    outcome = columns["outcome"]
+    found: NDArray[np.bool_] = (outcome == DISCARDED) | (outcome == FAILED)
+    return found
+
+
+def _needed_s(columns: RequestColumns) -> Reals:
+    """Return the seconds that each request takes without waiting, in the batch or group that it ran in."""
+    served_in_s = columns["finish_s"] - columns["start_s"]
+    worked_s = np.nansum([columns[name] for name in STAGES], axis=0)
+    return np.where(np.isnan(served_in_s), 0.0, np.minimum(served_in_s, worked_s))
+
+
+def _median_s(columns: RequestColumns) -> float:
+    """Return the median time from start to finish."""
+
+    def served_in_s(block: RequestColumns) -> Reals:
+        found: Reals = block["finish_s"] - block["start_s"]
+        return found[~np.isnan(found)]
+
+    return float(np.median(columns.computed(served_in_s), overwrite_input=True))
 
 
 def _settles(late: Reals) -> bool:

@@ -60,7 +60,7 @@ class QualityEstimate:
 
     def summary(self, images: Mask) -> dict[str, Any]:
         """Return the summary's ``quality`` over ``images`` (rows,); no share below alpha, as the factors are means."""
-        factor = self.factor[images]
+        factor = self.factor if images.all() else self.factor[images]  # a copy is large
         mean = None
         if len(factor):
             mean = self.mean if np.isnan(factor).any() else float(factor.mean())
@@ -98,7 +98,7 @@ def above_one(
 
 def unknown_quality(rows: int, reason: str) -> QualityEstimate:
     """Return the estimate of ``rows`` requests whose quality is not known."""
-    return QualityEstimate(np.full(rows, np.nan), reason=reason)
+    return QualityEstimate(np.broadcast_to(np.nan, rows), reason=reason)
 
 
 @runtime_checkable
@@ -349,7 +349,12 @@ class ImageMasks:
         self._model = columns["model"]
         self._hit: Mask = columns["source"] != MISSING
         self.k = columns["k"]
-        self.by_definition: Reals = np.where(self.in_full_on(reference(models).name), 1.0, np.nan)
+        large = self._code.get(reference(models).name, MISSING - 1)
+        self.by_definition: Reals = columns.computed(
+            lambda block: np.where(
+                (block["outcome"] == COMPLETED) & (block["source"] == MISSING) & (block["model"] == large), 1.0, np.nan
+            )
+        )
 
     def in_full_on(self, model: str) -> Mask:
         """Return the requests that ran in full on ``model``."""

@@ -115,6 +115,11 @@ class RunRecord:
         if assumption not in self.assumptions:
             self.assumptions.append(assumption)
 
+    def release(self) -> None:
+        """Let go of what lies in files, of a long run: the memory is read again where it is used."""
+        self.usage_log.spill()
+        self.request_columns.scratch.release()
+
     def sample(self, now_s: float) -> None:
         """Read every gauge."""
         self.sampled_s.append(now_s)

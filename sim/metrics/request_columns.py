@@ -1,6 +1,6 @@
 """Columns per request, one record each: the table of requests.parquet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from struct import Struct
@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from mezzotint.files.scratch import Scratch
 from mezzotint.sim.core.culprit import caller
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import LOOKUPS, MISSING, Plan
@@ -47,6 +48,18 @@ write_ended = Struct("@" + "".join((ENDED | SERVED).values())).pack_into
 
 BLOCK = 4096
 """Records that fit into a processor's cache."""
+
+ROWS = 1 << 17
+"""Records that are looked at together once a run is over, so that what is computed of them takes little memory."""
+
+GROUP = 1 << 20
+"""Rows of a row group of requests.parquet, which is what pyarrow takes for a table."""
+
+UNSERVED = np.zeros(1, RECORD)
+for _name in ("similarity", "source_age_s", "start_s"):
+    UNSERVED[_name] = np.nan
+for _name in ("source", "model", "worker"):
+    UNSERVED[_name] = MISSING
 
 COLUMNS = (
     *("request_id", "arrival_s", "start_s", "finish_s", "outcome", "reason", "model", "worker", "width", "height"),
@@ -114,6 +127,7 @@ class RequestColumns:
         rows: number of served requests.
         models: names of all models that may serve one.
         first: trace row of the first served request.
+        scratch: where long columns are.
 
     Attributes:
         model_code: code of each model in the column ``model``.
@@ -121,15 +135,13 @@ class RequestColumns:
         quality: quality factor of each image, if known.
     """
 
-    def __init__(self, rows: int, models: Sequence[str], first: int = 0) -> None:
+    def __init__(self, rows: int, models: Sequence[str], first: int = 0, scratch: Scratch | None = None) -> None:
         self.model_code = {name: code for code, name in enumerate(dict.fromkeys(models))}
         self.first = first
-        self._buffer = bytearray(SIZE * rows)
+        self.scratch = Scratch() if scratch is None else scratch
+        self._rows = rows
+        self._buffer = self.scratch.buffer(rows, UNSERVED)
         self._records: NDArray[Any] = np.frombuffer(self._buffer, RECORD)
-        for name in ("similarity", "source_age_s", "start_s"):
-            self._records[name] = np.nan
-        for name in ("source", "model", "worker"):
-            self._records[name] = MISSING
         self._columns: dict[str, NDArray[Any]] = {name: self._records[name] for name in OFFSETS}
         self.reasons: dict[int, str] = {}
         self._plain: Plan | None = None
@@ -137,7 +149,7 @@ class RequestColumns:
         self.quality = self.declare("quality", float, False, None)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._rows
 
     def __contains__(self, name: str) -> bool:
         return name in OFFSETS or name in self.declared
@@ -152,8 +164,9 @@ class RequestColumns:
         Args:
             row_of: the row of each trace row now; MISSING of those that are left out.
         """
-        taken = RequestColumns(len(places), list(self.model_code), self.first)
-        taken._records[:] = self._records[places]
+        taken = copy(self)
+        taken._rows = len(places)  # noqa: SLF001 - of this class
+        taken._columns = {name: column[places] for name, column in self._columns.items()}  # noqa: SLF001 - of this class
         source = taken["source"]
         source[:] = np.where(source >= 0, row_of[np.maximum(source, 0)], source)
         taken.reasons = {int(row_of[row]): reason for row, reason in self.reasons.items()}
@@ -164,15 +177,50 @@ class RequestColumns:
         taken.quality = taken.declared["quality"]
         return taken
 
-    def contiguous(self) -> Self:
-        """Return these columns with each in memory of its own, which takes half the time to compute with."""
-        copied = copy(self)
-        copied._columns = {name: np.empty(len(self), column.dtype) for name, column in self._columns.items()}  # noqa: SLF001 - of this class
+    def make_contiguous(self) -> None:
+        """Give each column memory of its own, which takes half the time to compute with; no request ends after it."""
+        columns = {name: self.scratch.growing(len(self), column.dtype) for name, column in self._columns.items()}
         for start in range(0, len(self), BLOCK):  # so that each record comes from memory once, for all columns
             block = self._records[start : start + BLOCK]
-            for name, column in copied._columns.items():  # noqa: SLF001 - of this class
-                column[start : start + BLOCK] = block[name]
-        return copied
+            for name, column in columns.items():
+                column.append(block[name])
+            if not start % ROWS:
+                self.scratch.release()
+        self._columns = {name: column.array() for name, column in columns.items()}
+        self._buffer, self._records = bytearray(), self._records[:0].copy()
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the requests ``start`` to ``stop`` - 1 of a run that is over."""
+        part, rows = copy(self), slice(start, stop)
+        part.first = self.first + start
+        part._rows = len(range(*rows.indices(len(self))))  # noqa: SLF001 - of this class
+        part._columns = {name: column[rows] for name, column in self._columns.items()}  # noqa: SLF001 - of this class
+        part.declared = {
+            name: DeclaredColumn(column.values[rows], part.first, column.public, column.total)
+            for name, column in self.declared.items()
+        }
+        part.quality = part.declared["quality"]
+        return part
+
+    def blocks(self, min_rows: int = 0) -> Iterator[Self]:
+        """Yield the requests of a run that is over, `ROWS` at a time, or ``min_rows`` if that is more."""
+        step = max(ROWS, min_rows)
+        for start in range(0, len(self), step):
+            yield self.part(start, start + step)
+            self.scratch.release()
+
+    def write(self, name: str, values: NDArray[Any]) -> None:
+        """Write ``values``, (rows,), into the column ``name``, block by block."""
+        for block in self.blocks():
+            start = block.first - self.first
+            block[name][:] = values[start : start + len(block)]
+
+    def computed(self, value: Callable[[Self], NDArray[Any]], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """Return ``value`` of all requests, computed block by block; of a block it may have fewer numbers."""
+        found = self.scratch.growing(len(self), dtype)
+        for block in self.blocks():
+            found.append(value(block))
+        return found.array()
 
     def _declared_or(self, name: str, default: float) -> NDArray[Any]:
         """Return the column ``name``, or ``default`` for all requests if no part declares it."""
@@ -185,7 +233,8 @@ class RequestColumns:
         if name in self or name in DERIVED or kind not in NULLS:
             wrong = f"{caller()} declares the column {name!r} as {kind}"
             raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
-        values = np.full(len(self), NULLS[kind] if default is None else default)
+        value = np.full(1, NULLS[kind] if default is None else default)
+        values = self.scratch.full(len(self), value[0], value.dtype)
         self.declared[name] = DeclaredColumn(values, self.first, public, total)
         return self.declared[name]
 
@@ -253,29 +302,39 @@ class RequestColumns:
         self._records["finish_s"][row] = now_s
         self._records["outcome"][row] = outcome
 
-    def table(
+    def tables(
         self,
         request_ids: pa.ChunkedArray,
         source_age_trace_s: NDArray[np.float64],
         users: pa.DictionaryArray | None = None,
-    ) -> pa.Table:
-        """Return the table of requests.parquet, in the order of the trace; -1 and NaN become null.
+    ) -> Iterator[pa.Table]:
+        """Yield the table of requests.parquet by row groups, in the order of the trace; -1 and NaN become null.
 
         Args:
             request_ids: of the whole trace; a source may be a row at its head that only filled the cache.
             source_age_trace_s: as from ``mezzotint.sim.metrics.summary``, (rows,).
             users: of the whole trace; a column if there are any.
         """
+        for start in range(0, max(len(self), 1), GROUP):
+            part = self.part(start, start + GROUP)
+            yield part._table(request_ids, source_age_trace_s[start : start + GROUP], users)  # noqa: SLF001 - of this class
+            self.scratch.release()
+
+    def _table(
+        self, request_ids: pa.ChunkedArray, source_age_trace_s: NDArray[np.float64], users: pa.DictionaryArray | None
+    ) -> pa.Table:
+        last = self.first + len(self)
         reasons: list[str | None] = [None] * len(self)
         for row, reason in self.reasons.items():
-            reasons[row - self.first] = reason
+            if self.first <= row < last:
+                reasons[row - self.first] = reason
         model, lookup = self["model"], self["lookup"].astype(np.int32)
         derived = {
-            "request_id": request_ids.slice(self.first),
+            "request_id": request_ids.slice(self.first, len(self)).combine_chunks(),
             "outcome": _to_dictionary(self["outcome"].astype(np.int32), OUTCOMES),
             "reason": pa.array(reasons, pa.string()),
             "model": _to_dictionary(model, tuple(self.model_code)),
-            "source_id": request_ids.take(_plain(np.maximum(self["source"], MISSING))),  # null for DECLARED too
+            "source_id": self._source_ids(request_ids),
             "source_age_trace_s": _plain(source_age_trace_s),
             "stall_s": _plain(self._declared_or("stall_s", 0.0)),
             "batch_mean": _plain(np.where(model == MISSING, np.nan, self._declared_or("batch_mean", 1.0))),
@@ -283,9 +342,19 @@ class RequestColumns:
             "lookup": _to_dictionary(np.where(lookup == 0, MISSING, lookup), LOOKUPS),
         }
         if users is not None and len(users.dictionary):
-            derived[USER] = users.slice(self.first)
+            derived[USER] = users.slice(self.first, len(self))
         names = dict.fromkeys((*COLUMNS, *(name for name, column in self.declared.items() if column.public), *derived))
         return pa.table({name: derived[name] if name in derived else _plain(self[name]) for name in names})
+
+    def _source_ids(self, request_ids: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+        """Return the names of the requests whose artifacts these started from; null for DECLARED too."""
+        source = np.maximum(self["source"], MISSING)
+        known = source[source != MISSING]
+        if not len(known):
+            return pa.nulls(len(source), pa.string())
+        begin = int(known.min())
+        places = pa.array(source - begin, mask=source == MISSING)
+        return request_ids.slice(begin, int(known.max()) + 1 - begin).take(places)
 
 
 def _plain(values: NDArray[Any]) -> pa.Array:

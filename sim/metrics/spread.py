@@ -13,10 +13,11 @@ NAMES = ("mean", "p50", "p90", "p95", "p99", "max")
 
 def spread(seconds: Reals, names: Sequence[str] = NAMES) -> dict[str, float | None]:
     """Return mean, percentiles (linear interpolation) and maximum by name, those of ``names``; null if there is none of
-    ``seconds``."""
+    ``seconds``, which are in another order after it."""
     if not len(seconds):
         return dict.fromkeys(names)
-    found = (seconds.mean(), *np.percentile(seconds, (50, 90, 95, 99)), seconds.max())
+    mean, longest = seconds.mean(), seconds.max()  # before the order changes, which a sum goes by
+    found = (mean, *np.percentile(seconds, (50, 90, 95, 99), overwrite_input=True), longest)
     by_name = dict(zip(NAMES, map(float, found), strict=True))
     return {name: by_name[name] for name in names}
 

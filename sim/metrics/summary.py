@@ -29,7 +29,7 @@ from mezzotint.sim.metrics.fleet import FleetLog, fleet_summary
 from mezzotint.sim.metrics.load import load
 from mezzotint.sim.metrics.quality import QualityEstimate, above_one
 from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, STEP_SHARE, TRAININGS, WASTED, RunRecord
-from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, RequestColumns
+from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES, ROWS, RequestColumns
 from mezzotint.sim.metrics.spread import median_and_p90, ratio, spread
 from mezzotint.sim.metrics.tenants import tenants
 from mezzotint.sim.metrics.usage_log import GpuUsage, UsageLog
@@ -130,10 +130,10 @@ def summarise(
         "throughput_until_last_arrival_rpm": ratio(60 * view.completions(view.last_s), view.last_s - view.start_s),
         "load": offered,
         "state": view.state(warmup, periods_s),
-        "latency_s": spread(view.latency_s[view.completed]),
+        "latency_s": spread(view.latencies_s()),
         **view.split(),
         **({} if run.workload.sampling is None else {"images_per_request": ratio(images, completed)}),
-        "queue_s": spread(view.queue_s[view.completed]),
+        "queue_s": spread(view.queues_s()),
         **view.tenants(users),
         "slo": view.limits(slo, offered["offered_rpm"]),
         "cache": view.cache() | {"source_age_trace_s": median_and_p90(source_ages_s[warmup.rows :])},
@@ -246,21 +246,35 @@ class MeasuredWindow:
         self._first = run.workload.preload + warmup
         self._record = record
         self._warmup = warmup
-        self.outcome = record.request_columns["outcome"][warmup:]
+        columns = record.request_columns
+        self._measured = columns.part(warmup, len(columns))
+        self.outcome = self._measured["outcome"]
         self.completed = self.outcome == COMPLETED
         self.images = np.concatenate([np.zeros(warmup, bool), self.completed])
-        arrival_s, finish_s = self.column("arrival_s"), self.column("finish_s")
-        self.start_s = float(arrival_s[0])
-        self.last_s = float(arrival_s.max())
-        self.end_s = float(finish_s.max())
+        self.start_s = float(self.column("arrival_s")[0])
+        self.last_s = float(self.column("arrival_s").max())
+        self.end_s = float(self.column("finish_s").max())
         self.span_s = self.end_s - self.start_s
-        self.latency_s = finish_s - arrival_s
-        planned_s = self.column("search_s") + run.handling.before_s
-        self.queue_s = np.maximum(self.column("start_s") - arrival_s - planned_s, 0.0)
+        self.latency_s = self._measured.computed(lambda block: block["finish_s"] - block["arrival_s"])
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column of the measured requests."""
-        return self._record.request_columns[name][self._warmup :]
+        """Return a column of the measured requests; what was read of others before need not be in memory."""
+        self._record.release()
+        return self._measured[name]
+
+    def latencies_s(self) -> Reals:
+        """Return the latencies of the completed requests, in memory of their own."""
+        return self._completed(lambda block: block["finish_s"] - block["arrival_s"])
+
+    def queues_s(self) -> Reals:
+        """Return the seconds from the plan to the start of the completed requests, in memory of their own."""
+        before_s = self._run.handling.before_s
+        return self._completed(
+            lambda block: np.maximum(block["start_s"] - block["arrival_s"] - (block["search_s"] + before_s), 0.0)
+        )
+
+    def _completed(self, value: Callable[[RequestColumns], Reals]) -> Reals:
+        return self._measured.computed(lambda block: value(block)[block["outcome"] == COMPLETED])
 
     def requests_on(self, model: str) -> int:
         """Count the measured requests that ``model`` completed."""
@@ -329,6 +343,7 @@ class MeasuredWindow:
 
         A warm-up request that ends at the very start of the window does not count: its image was made before.
         """
+        self._record.release()
         columns, until_s = self._record.request_columns, min(until_s, self.end_s)
         finish_s = columns["finish_s"]
         done = (columns["outcome"] == COMPLETED) & (finish_s <= until_s)
@@ -421,7 +436,10 @@ class MeasuredWindow:
         """
         found: dict[str, dict[str, float | None]] = {}
         for limit in slo:
-            limit_s = limit.seconds(self._full.total_s[self._first :])
+            total_s = self._full.total_s[self._first :]
+            limit_s = limit.seconds(total_s if total_s.strides[0] else total_s[:1])
+            if limit_s.ndim:  # one number where all requests are alike, which takes no memory
+                limit_s = np.broadcast_to(limit_s, len(total_s))
             found[str(limit)] = self._over(limit_s, np.ones(len(self.outcome), bool), offered_rpm)
         if self._own_deadline_s is not None:
             limit_s = self._own_deadline_s[self._first :]
@@ -435,12 +453,17 @@ class MeasuredWindow:
     ) -> dict[str, float | None]:
         """Return limit, share over it and goodput of the ``counted`` requests."""
         rate = float(self._late(limit_s)[counted].mean())
+        self._record.release()
         mean_s = float(np.broadcast_to(limit_s, counted.shape)[counted].mean() if limit_s.ndim else limit_s)
         goodput = None if offered_rpm is None else (1 - rate) * offered_rpm * float(counted.mean())
         return {"limit_s": mean_s, "violation_rate": rate, "goodput_rpm": goodput}
 
     def _late(self, limit_s: NDArray[np.float64] | np.float64) -> NDArray[np.bool_]:
-        late: NDArray[np.bool_] = ~self.completed | is_late(self.latency_s, limit_s)
+        late: NDArray[np.bool_] = ~self.completed
+        of_each = np.broadcast_to(limit_s, len(late))
+        for start in range(0, len(late), ROWS):
+            block = slice(start, start + ROWS)
+            late[block] |= is_late(self.latency_s[block], of_each[block])
         return late
 
     def tenants(self, users: pa.DictionaryArray) -> dict[str, Any]:
@@ -461,21 +484,25 @@ class MeasuredWindow:
             users.dictionary.to_pylist(),
             latency_s=self.latency_s,
             standalone_s=self._full.total_s[self._first :],
-            gpu_s=self._step_gpu_s(),
+            gpu_s=self.column(self._step_gpu_s),
             completed=self.completed,
             over_limit=over_limit,
+            release=self._record.release,
         )
         return {"tenants": found}
 
-    def _step_gpu_s(self) -> NDArray[Any]:
-        """Return the GPU seconds of each request's steps, its share of shared ones; NaN if it never started."""
-        return self.column(STEP_SHARE if STEP_SHARE in self._record.request_columns else "denoise_s")
+    @property
+    def _step_gpu_s(self) -> str:
+        """Column of the GPU seconds of each request's steps, its share of shared ones; NaN if it never started."""
+        return STEP_SHARE if STEP_SHARE in self._record.request_columns else "denoise_s"
 
     def step_saving(self) -> float | None:
         """Return 1 - GPU step-seconds spent / those of every completed request in full on the large model."""
         if not self.completed.any():
             return None
-        spent_s = np.nansum(self._step_gpu_s())
+        name = self._step_gpu_s
+        spent_s = self._measured.computed(lambda block: np.where(np.isnan(block[name]), 0.0, block[name])).sum()
+        self._record.release()
         return float(1 - spent_s / self._full.denoise_s[self._first :][self.completed].sum())
 
     def cache(self) -> dict[str, Any]:
@@ -566,9 +593,10 @@ def source_age_trace_s(columns: RequestColumns, trace: Trace) -> NDArray[np.floa
     was reused, or if the trace has an order and no times.
     """
     source = columns["source"]
-    ages_s = np.full(len(columns), np.nan)
-    if trace.notes.get("arrival_s") != ORDER_ONLY:
-        reused = source >= 0  # not DECLARED
-        arrival_s = trace.arrival_s
-        ages_s[reused] = arrival_s[columns.first :][reused] - arrival_s[source[reused]]
+    reused = source >= 0  # not DECLARED
+    if trace.notes.get("arrival_s") == ORDER_ONLY or not reused.any():
+        return np.broadcast_to(np.nan, len(columns))
+    ages_s = columns.scratch.full(len(columns), np.nan, np.float64)
+    arrival_s = trace.arrival_s
+    ages_s[reused] = arrival_s[columns.first :][reused] - arrival_s[source[reused]]
     return ages_s

@@ -1,11 +1,12 @@
 """Shares, latencies and Jain's index of fairness of the tenants of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mezzotint.sim.metrics.request_columns import ROWS
 from mezzotint.sim.metrics.spread import Reals, spread
 
 MAX_ROWS = 20
@@ -31,6 +32,7 @@ def tenants(
     gpu_s: Reals,
     completed: NDArray[np.bool_],
     over_limit: NDArray[np.bool_],
+    release: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Return the contents of the summary's section ``tenants``.
 
@@ -38,15 +40,24 @@ def tenants(
         codes: the tenant of each measured request, by its index in ``names``; -1 for none, which is one tenant.
         latency_s, standalone_s, gpu_s: of each request; GPU seconds are those of its steps, NaN for none.
         completed, over_limit: True for a request that was completed, and for one that a limit of its tenant discarded.
+        release: lets go of what was read of them.
     """
-    tenant, count = codes + 1, len(names) + 1
-    requests, done = np.bincount(tenant, minlength=count), np.bincount(tenant[completed], minlength=count)
-    slowdowns = (latency_s / standalone_s)[completed]
-    served_s = np.bincount(tenant, np.nan_to_num(gpu_s), count).astype(np.float64)
+    count = len(names) + 1
+    requests, done, discarded = (np.zeros(count, np.int64) for _ in range(3))
+    served_s, slowdowns = np.zeros(count), np.zeros(count)
+    for start in range(0, len(codes), ROWS):
+        block = slice(start, start + ROWS)
+        tenant, is_done = codes[block] + 1, completed[block]
+        requests += np.bincount(tenant, minlength=count)
+        done += np.bincount(tenant[is_done], minlength=count)
+        discarded += np.bincount(tenant[over_limit[block]], minlength=count)
+        # One by one, as if all were added at once: the sums are the same to the bit.
+        np.add.at(served_s, tenant, np.nan_to_num(gpu_s[block]))
+        np.add.at(slowdowns, tenant[is_done], (latency_s[block] / standalone_s[block])[is_done])
+        release()
     # A tenant without a completed request is the worst off.
     slowdown = np.full(count, np.inf)
-    np.divide(np.bincount(tenant[completed], slowdowns, count), done, out=slowdown, where=done > 0)
-    discarded = np.bincount(tenant[over_limit], minlength=count)
+    np.divide(slowdowns, done, out=slowdown, where=done > 0)
     # Of equals the one that arrived first, so that the order is the same in every run.
     present = np.flatnonzero(requests)
     largest = present[np.argsort(-requests[present], kind="stable")]
@@ -63,7 +74,7 @@ def tenants(
             "discarded_by_limit": int(discarded[code]),
             "gpu_s": float(served_s[code]),
             "slowdown": float(slowdown[code]) if done[code] else None,
-            "latency_s": spread(latency_s[completed & (tenant == code)], ("p50", "p95", "p99")),
+            "latency_s": spread(latency_s[completed & (codes == code - 1)], ("p50", "p95", "p99")),
         }
         for code in largest
     ]

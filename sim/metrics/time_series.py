@@ -2,9 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from mezzotint.sim.core.plan import HIT, NO_DATABASE, NO_STORE
+from mezzotint.sim.core.plan import HIT, LOOKUPS, NO_DATABASE, NO_STORE
 from mezzotint.sim.metrics.recorder import RunRecord
+from mezzotint.sim.metrics.request_columns import RequestColumns
 
 SERVICES = ("database_up", "store_up")
 """Columns of every cluster.parquet; null if no part declares the gauge."""
@@ -20,8 +22,8 @@ def series(record: RunRecord) -> pa.Table:
     gauges = {name: gauge.values for name, gauge in record.gauges.items()}
     arrived = np.array(gauges.pop("arrived", []), np.int64)
     in_system = np.array(gauges.pop("in_system", []), np.int64)
-    lookup = record.request_columns["lookup"]
-    counted = {"lookups": lookup > 0, "hits": lookup == HIT, "fallbacks": np.isin(lookup, (NO_DATABASE, NO_STORE))}
+    found = np.arange(len(LOOKUPS))
+    counted = {"lookups": found > 0, "hits": found == HIT, "fallbacks": np.isin(found, (NO_DATABASE, NO_STORE))}
     sampled_s = np.frombuffer(record.sampled_s)
     end_s = record.request_columns["finish_s"].max(initial=0.0)
     up = {name: pa.array(gauges.pop(name, [None] * len(arrived)), pa.bool_()) for name in SERVICES}
@@ -34,8 +36,23 @@ def series(record: RunRecord) -> pa.Table:
             "in_system": pa.array(in_system),
             "queued": pa.array(gauges.pop("queued", []), pa.int64()),
             "busy": pa.array(gauges.pop("busy", []), pa.int64()),
-            **{name: pa.array(np.append(0, np.cumsum(flags))[arrived]) for name, flags in counted.items()},
+            **{name: pa.array(_counts(record.request_columns, arrived, of)) for name, of in counted.items()},
             **up,
             **{name: pa.array(values) for name, values in gauges.items()},
         }
     )
+
+
+def _counts(columns: RequestColumns, arrived: NDArray[np.int64], of: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how many of the first ``arrived`` requests, (n,) that never fall, have one of the outcomes ``of`` a
+    lookup."""
+    counts, total = np.zeros(len(arrived), np.int64), 0
+    for block in columns.blocks():
+        flags, begin = of[block["lookup"]], block.first - columns.first
+        inside = slice(*np.searchsorted(arrived, (begin, begin + len(block)), "right"))
+        so_far = np.append(total, total + np.cumsum(flags))
+        # The rows after this block have at least as many, and are written again with the next one.
+        counts[inside] = so_far[arrived[inside] - begin]
+        total = int(so_far[-1])
+        counts[inside.stop :] = total
+    return counts

@@ -62,10 +62,12 @@ def find_warmup(columns: RequestColumns, periods_s: Mapping[str, float]) -> Warm
     Args:
         periods_s: seconds between the decisions of each controller, by its name.
     """
-    arrival_s, lookup = columns["arrival_s"], columns["lookup"]
-    series = {"latencies": np.log(np.maximum(columns["finish_s"] - arrival_s, 1e-6))}
-    if lookup.any():
-        series["hits"] = (columns["source"] != MISSING).astype(np.float64)
+    arrival_s = columns["arrival_s"]
+    series = {
+        "latencies": columns.computed(lambda block: np.log(np.maximum(block["finish_s"] - block["arrival_s"], 1e-6)))
+    }
+    if columns["lookup"].any():
+        series["hits"] = columns.computed(lambda block: block["source"] != MISSING)
     max_rows = int(MAX_SHARE * len(arrival_s))
     ends = {f"MSER of the {name}": mser(values) for name, values in series.items()}
     margin = max(MIN_BATCH, len(arrival_s) // BATCHES)

@@ -3,10 +3,10 @@
 import json
 import math
 import os
-from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from mezzotint.files.document import dump
+from mezzotint.files.scratch import Scratch
 from mezzotint.settings.assumption import Assumption
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.cache.cache import ArtifactCache
@@ -50,6 +51,7 @@ from mezzotint.sim.core.workload import (
     StandaloneLatency,
     Workload,
     addon_bytes,
+    cells,
     standalone,
 )
 from mezzotint.sim.engine import Engine, attribute_errors
@@ -127,16 +129,21 @@ class TraceInputs:
 class Outcome:
     """The results of a run: summary, request table, time series and configuration.
 
-    ``timeline`` writes the timeline to a path; None if it was not asked for. ``attempts`` is None if every request ran
-    in one attempt.
+    ``tables`` yields the request table by row groups. ``timeline`` writes the timeline to a path; None if it was not
+    asked for. ``attempts`` is None if every request ran in one attempt.
     """
 
     summary: dict[str, Any]
-    requests: pa.Table
+    tables: Callable[[], Iterator[pa.Table]]
     cluster: pa.Table
     config: dict[str, Any]
     timeline: Callable[[Path], None] | None = None
     attempts: pa.Table | None = None
+
+    @property
+    def requests(self) -> pa.Table:
+        """The request table, made anew each time."""
+        return pa.concat_tables(self.tables())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,20 +162,24 @@ class Assembled:
     warmup: int | None
 
 
-def simulate(config: Mapping[str, Any], *, progress: bool = False, trace: Trace | None = None) -> Outcome:
+def simulate(
+    config: Mapping[str, Any], *, progress: bool = False, trace: Trace | None = None, folder: Path | None = None
+) -> Outcome:
     """Run one simulation.
 
     Args:
         config: the resolved configuration, as conf/config.yaml composes it.
         progress: show a bar if standard error is a terminal.
         trace: see `assemble`.
+        folder: where a long run keeps its columns in files without a name; None is the folder for temporary files.
 
     Raises:
         ConfigError, TraceError, BackendError: the input cannot be used; one line names the place and the remedy.
         SimulationError: a part broke a law; it is named.
     """
     settings = check(config)
-    return replay(settings, assemble(settings, progress=progress, trace=trace), config, progress=progress)
+    assembled = assemble(settings, progress=progress, trace=trace, scratch=Scratch(folder))
+    return replay(settings, assembled, config, progress=progress)
 
 
 def simulate_into(
@@ -201,7 +212,8 @@ def simulate_into(
             if config_of(folder) != saved_config(plain):
                 raise ConfigError(f"run.dir: {folder} holds a run of another configuration; remove it or name another")
             return read_summary(folder), claim.folder, True
-        outcome = simulate(plain, progress=progress and not keep, trace=None if load is None else load(plain))
+        trace = None if load is None else load(plain)
+        outcome = simulate(plain, progress=progress and not keep, trace=trace, folder=claim.staging)
         save(outcome, claim)
         return outcome.summary, claim.folder, False
 
@@ -233,11 +245,14 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         judged = unknown_quality(
             len(record.request_columns["quality"]), "feature_cache changes every image, and no table covers that"
         )
-        record.request_columns["quality"][:] = judged.factor
+        record.request_columns.write("quality", judged.factor)
     elif not engine.backend.live:
         judged = assembled.quality.judge(record, engine.models, config, alpha)
-        record.request_columns["quality"][:] = judged.factor
+        record.request_columns.write("quality", judged.factor)
+    if judged is not None:
+        judged = replace(judged, factor=record.request_columns["quality"])
     users = sent.encoded(USER)
+    sent.release()
     source_ages_s = source_age_trace_s(record.request_columns, sent)
     summary = summarise(
         engine,
@@ -267,17 +282,25 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         write_timeline(record, path, names, cluster.gpus_of, ids.to_pylist())
 
     kept = timeline if settings.timeline else None
-    table = record.request_columns.table(ids, source_ages_s, users)
     attempts = None if record.attempts is None else record.attempts.table(ids)
-    return Outcome(summary, table, series(record), saved_config(config), kept, attempts)
+
+    def tables() -> Iterator[pa.Table]:
+        for table in record.request_columns.tables(ids, source_ages_s, users):
+            yield table
+            sent.release()
+
+    return Outcome(summary, tables, series(record), saved_config(config), kept, attempts)
 
 
 @attribute_errors({})
-def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None = None) -> Assembled:
+def assemble(
+    settings: Settings, *, progress: bool = False, trace: Trace | None = None, scratch: Scratch | None = None
+) -> Assembled:
     """Load the trace and build the system. Raises what ``simulate`` raises.
 
     Args:
         trace: the trace of an earlier call with the same ``trace`` and ``seed``, to save loading it.
+        scratch: where the columns of a long run are.
     """
     system, parts = settings.system, settings.parts()
     frontend: FrontEnd = parts.get("frontend", FrontEnd)
@@ -329,6 +352,8 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
     settings, trace, schedule, cell = _cell(settings, trace, schedule)
+    scratch = Scratch() if scratch is None else scratch
+    schedule = replace(schedule, times=scratch.copy(schedule.times))
     images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
     if images == "requests" and (trace.column("images") > 1).any():
         trace, schedule, image_number = split(trace, schedule, settings.preload, max_tries)
@@ -374,13 +399,14 @@ def assemble(settings: Settings, *, progress: bool = False, trace: Trace | None 
             deadline=first_limit.value if first_limit.unit == "x" else math.inf,
             deadline_s=math.inf if first_limit.unit == "x" else first_limit.value,
             own_deadline_s=None if own_s is None else tries.of(own_s),
-            priority=array("i", tries.of(np.maximum(trace.column("priority"), 0).astype(np.int32)).tobytes()),
+            priority=cells(tries.of(_priority(trace))),
             addons=_addons(trace) if settings.addons == "serve" else None,
             addon_bytes=addon_bytes(trace),
             column_codes=lambda name: tries.of(trace.codes(name)),
             column_values=lambda name: trace.encoded(name).dictionary.to_pylist(),
             sampling=None if sampling is None else replace(sampling, codes=tries.of(sampling.codes)),
             max_tries=max_tries,
+            scratch=scratch,
         ),
         similarity=SimilarityInputs(
             embeddings,
@@ -548,10 +574,14 @@ def save(outcome: Outcome, claim: Claim) -> None:
     """
     staging = claim.staging
     try:
-        tables = [(outcome.requests, REQUESTS), (outcome.cluster, CLUSTER), (outcome.attempts, ATTEMPTS)]
-        for table, name in ((table, name) for table, name in tables if table is not None):
-            with (staging / name).open("wb") as file:
-                pq.write_table(table, file)
+        files = {REQUESTS: outcome.tables(), CLUSTER: iter([outcome.cluster]), ATTEMPTS: iter([outcome.attempts])}
+        for name, tables in files.items():
+            first = next(tables)
+            if first is None:
+                continue
+            with (staging / name).open("wb") as file, pq.ParquetWriter(file, first.schema) as writer:
+                for table in chain([first], tables):
+                    writer.write_table(table)
         if outcome.timeline is not None:
             outcome.timeline(staging / TIMELINE)
         (staging / CONFIG).write_text(dump(outcome.config), encoding="utf-8")
@@ -562,6 +592,14 @@ def save(outcome: Outcome, claim: Claim) -> None:
             f"run.dir: {claim.folder} cannot be written ({error.strerror or error}); free the disk or name another one"
         ) from error
     claim.publish()
+
+
+def _priority(trace: Trace) -> NDArray[np.int32]:
+    """Return the priority of every row, (n,); 0 where it has none."""
+    if not trace.has("priority"):
+        return np.broadcast_to(np.int32(0), len(trace))
+    found: NDArray[np.int32] = np.maximum(trace.column("priority"), 0).astype(np.int32)
+    return found
 
 
 def _addons(trace: Trace) -> Callable[[int], Addons | None]:
@@ -592,6 +630,9 @@ def shapes_of(trace: Trace, model: Model, shapes: str) -> Shapes:
     """Return width, height, steps and, of videos, frames of every row: the model's, or the trace's own where known."""
     columns = []
     for name in ("width", "height", "steps", "frames"):
-        stated = trace.column(name) if shapes == "trace" else np.zeros(len(trace), np.int32)
-        columns.append(np.where(stated > 0, stated, getattr(model, name)).astype(np.int32))
+        of_model = np.broadcast_to(np.int32(getattr(model, name)), len(trace))
+        if shapes == "trace":
+            stated = trace.column(name)
+            of_model = np.where(stated > 0, stated, of_model).astype(np.int32)
+        columns.append(of_model)
     return tuple(columns if (columns[3] > 1).any() else columns[:3])

@@ -7,6 +7,7 @@ the checkout on PYTHONPATH alone.
 
 import os
 import sys
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -147,7 +148,7 @@ def system(seed: int, scale: float = 1.0) -> Engine:
         scheduler=executor, seed=seed, use_model_shape=False,
         sample_s=60.0 * unit_s, shapes=(side, side, np.full(rows, STEPS, np.int32)), **parts,
     )  # fmt: skip
-    made.workload.limit_s[:] = type(made.workload.limit_s)("d", limit_s.tolist())
+    made.workload.limit_s[:] = array("d", limit_s.tolist())
     return made
 
 

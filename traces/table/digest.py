@@ -1,6 +1,7 @@
 """Digest of the content of a trace, independent of the layout of its file."""
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ BLOCK = 65_536
 """Rows hashed at a time; part of the digest's definition, so it must never change."""
 
 
-def content_digest(table: pa.Table, recipe: str | None = None) -> str:
+def content_digest(table: pa.Table, recipe: str | None = None, release: Callable[[], None] = lambda: None) -> str:
     """Return SHA-256 over the columns' names, types, nulls and values, as 64 hexadecimal digits.
 
     Two tables have one digest exactly if they hold the same values in the same order. Chunking, row groups,
@@ -21,6 +22,7 @@ def content_digest(table: pa.Table, recipe: str | None = None) -> str:
 
     Args:
         recipe: stands for the prompts, which are not made yet; None if they are there.
+        release: called after each block of a column.
     """
     total = hashlib.sha256(f"mezzotint trace 1: {table.num_rows} rows".encode())
     for field in table.schema:
@@ -37,6 +39,7 @@ def content_digest(table: pa.Table, recipe: str | None = None) -> str:
             total.update(_shape(block))
             for chunk in block.chunks:
                 total.update(_content(chunk))
+            release()
     return total.hexdigest()
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import parse_json
+from mezzotint.files.scratch import Scratch
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.columns import SCHEMA, TEXT, UNITS, check_cells, conform
 from mezzotint.traces.table.digest import content_digest
@@ -28,8 +29,11 @@ VERSION = 1
 
 METADATA_KEY = b"mezzotint"
 
+BLOCK = 1 << 16
+"""Rows of a file that are read and checked together."""
+
 ROW_BYTES = sum(
-    field.type.bit_width // 8 if pa.types.is_primitive(field.type) else np.dtype(np.int32).itemsize for field in SCHEMA
+    kind.bit_width // 8 if pa.types.is_primitive(kind) else np.dtype(np.int32).itemsize for kind in SCHEMA.types
 )
 """Bytes of a row in memory, without its texts; the most compressible traces take 24 times their file."""
 
@@ -72,6 +76,7 @@ class Trace:
         notes: JSON-able facts about it: licence, filters, rows skipped, whether it is synthetic.
         path: the file it was read from or written to, if any.
         late: the prompts, if they are made late.
+        scratch: where the columns of a long trace are; None is memory.
     """
 
     known: pa.Table
@@ -81,6 +86,7 @@ class Trace:
     notes: dict[str, Any]
     path: Path | None = None
     late: LatePrompts | None = None
+    scratch: Scratch | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         return int(self.known.num_rows)
@@ -96,14 +102,21 @@ class Trace:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content (see `content_digest`); this makes late prompts."""
-        return self.identity if self.late is None else content_digest(self.table)
+        return self.identity if self.late is None else content_digest(self.table, release=self.release)
+
+    def release(self) -> None:
+        """Let the pages of a long trace go; they are read again where they are used."""
+        if self.scratch is not None:
+            self.scratch.release()
 
     def cells(self, name: str) -> pa.ChunkedArray:
         """Return a column, (n,), as `SCHEMA` has it."""
+        self.release()
         return self.late.texts if name == "prompt" and self.late is not None else self.known.column(name)
 
     def has(self, name: str) -> bool:
         """Return True if a request has a value in the column `name`; an empty list is none."""
+        self.release()
         if name == "prompt" and self.late is not None:
             return True
         column = self.known.column(name)
@@ -123,12 +136,19 @@ class Trace:
 
     def head(self, rows: int) -> "Trace":
         """Return a trace of the first `rows` requests; the trace itself if it has no more."""
-        return self if rows >= len(self) else self._of(self.known.slice(0, rows).combine_chunks(), np.arange(rows))
+        if rows >= len(self):
+            return self
+        head = self.known.slice(0, rows)
+        return self._of(head if self.scratch is not None else head.combine_chunks(), np.arange(rows))
 
     def _of(self, known: pa.Table, rows: npt.NDArray[np.int64]) -> "Trace":
         late = None if self.late is None else self.late.take(rows)
         return replace(
-            self, known=known, identity=content_digest(known, late.recipe if late else None), late=late, path=None
+            self,
+            known=known,
+            identity=content_digest(known, late.recipe if late else None, self.release),
+            late=late,
+            path=None,
         )
 
     @property
@@ -143,10 +163,17 @@ class Trace:
 
         A null integer is -1, which no valid trace contains. A null float is NaN.
         """
+        self.release()
         column = self.known.column(name)
-        if not pa.types.is_floating(column.type):
-            column = column.cast(pa.int64()).fill_null(-1)
-        return np.asarray(column)
+        if column.null_count == len(column):  # of most columns, which then take no memory
+            return np.broadcast_to(np.nan if pa.types.is_floating(column.type) else np.int64(-1), len(column))
+        is_real = pa.types.is_floating(column.type)
+        found, filled = np.empty(len(column), np.float64 if is_real else np.int64), 0
+        for piece in column.chunks:
+            found[filled : filled + len(piece)] = piece if is_real else piece.cast(pa.int64()).fill_null(-1)
+            filled += len(piece)
+            self.release()
+        return found
 
     def codes(self, name: str) -> npt.NDArray[np.int32]:
         """Return a whole number for every row, (n,): equal where the values of column ``name`` are equal, and -1 where
@@ -160,8 +187,13 @@ class Trace:
         if pa.types.is_list(column.type):
             lists = (None if names is None else sorted(name or "" for name in names) for names in column.to_pylist())
             column = pa.chunked_array([pa.array([None if names is None else repr(names) for names in lists], TEXT)])
-        elif pa.types.is_string(column.type):
-            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, TEXT), column)
+        elif pa.types.is_string(column.type):  # piece by piece, since a copy of all texts is large
+            pieces = []
+            for piece in column.chunks:
+                named = pc.if_else(pc.equal(piece, ""), pa.scalar(None, TEXT), piece)
+                pieces.append(named.dictionary_encode())
+                self.release()
+            return pa.chunked_array(pieces, pa.dictionary(pa.int32(), TEXT)).unify_dictionaries().combine_chunks()
         return column.dictionary_encode().combine_chunks()
 
     def prompts(self) -> pa.ChunkedArray:
@@ -237,9 +269,16 @@ def read(path: Path | str) -> Trace:
         TraceError: the file is missing, truncated, not Parquet, not a mezzotint trace, of a later version, or invalid
             (see `make`); or its content does not match its digest.
     """
-    path = Path(path)
-    table, about = _read_parquet(path)
-    trace = make(table, **{key: about[key] for key in ("name", "source", "notes")}, where=str(path), path=path)
+    path, scratch = Path(path), Scratch()
+    origin = Origin(str(path))
+    with _opened(path) as file:
+        about = _about_of(file, path)
+        table = scratch.table(SCHEMA, _checked(file, origin))
+    check_unique(table.column("request_id"), origin, scratch.release)
+    check_order(table, origin)
+    scratch.release()
+    identity = content_digest(table, release=scratch.release)
+    trace = Trace(table, about["name"], about["source"], identity, about["notes"], path, scratch=scratch)
     if trace.digest != about["digest"]:
         raise TraceError(
             f"{path}: found content with digest {trace.digest[:12]}, expected {about['digest'][:12]} as its"
@@ -270,17 +309,31 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         ) from error
 
 
-def _read_parquet(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the rows and the metadata; the rows are read after metadata and size are checked."""
-    with _opened(path) as file:
-        about = _read_about(file.schema_arrow, path)
-        _check_size(file.metadata, path.stat().st_size, path)
-        for field in file.schema_arrow:
-            wanted = SCHEMA.field(field.name).type if field.name in SCHEMA.names else field.type
-            if field.type != wanted:
-                found = f"{path}: column {field.name}: found type {field.type}"
-                raise TraceError(f"{found}, expected {wanted}; write the file again")
-        return file.read(), about
+def _about_of(file: pq.ParquetFile, path: Path) -> dict[str, Any]:
+    """Return the metadata of a trace's file, whose size and types are checked before its rows are read."""
+    about = _read_about(file.schema_arrow, path)
+    check_notes(about["notes"], str(path))
+    _check_size(file.metadata, path.stat().st_size, path)
+    for column in file.schema_arrow:
+        wanted = SCHEMA.field(column.name).type if column.name in SCHEMA.names else column.type
+        if column.type != wanted:
+            found = f"{path}: column {column.name}: found type {column.type}"
+            raise TraceError(f"{found}, expected {wanted}; write the file again")
+    return about
+
+
+def _checked(file: pq.ParquetFile, origin: Origin) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a trace's file, `BLOCK` at a time, with each cell checked."""
+    if not file.metadata.num_rows:
+        check_cells(conform(file.read(), origin), origin)
+    start = 0
+    for group in range(file.num_row_groups):  # one by one, since a reader keeps what it has read
+        for batch in file.iter_batches(BLOCK, [group]):
+            rows = replace(origin, rows=np.arange(start, start + batch.num_rows))
+            table = conform(pa.Table.from_batches([batch]), rows)
+            check_cells(table, rows)
+            yield from table.to_batches()
+            start += batch.num_rows
 
 
 def _check_size(found: pq.FileMetaData, packed: int, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Checks of the cells of a trace and of settings, with messages that name the cell and the remedy."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -173,9 +173,9 @@ def _first(bad: Any) -> int | None:
     return None if index < 0 else int(index)
 
 
-def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
-    """Raise TraceError naming the first row whose name an earlier row already has."""
-    if pc.count_distinct(ids).as_py() == len(ids):
+def check_unique(ids: pa.ChunkedArray, origin: Origin, release: Callable[[], None] = lambda: None) -> None:
+    """Raise TraceError naming the first row whose name an earlier row already has; ``release`` is called at times."""
+    if _ascends(ids, release) or pc.count_distinct(ids).as_py() == len(ids):
         return
     firsts: dict[str, int] = {}
     for index, name in enumerate(ids.to_pylist()):
@@ -184,6 +184,23 @@ def check_unique(ids: pa.ChunkedArray, origin: Origin) -> None:
                 f"{origin.cell(index, 'request_id')}: found {excerpt(repr(name))}, which row"
                 f" {origin.row(firsts[name])} has already, expected a unique name; rename or drop the row"
             )
+
+
+def _ascends(ids: pa.ChunkedArray, release: Callable[[], None]) -> bool:
+    """Return True if each name is longer than the one before, or as long and later in the alphabet: all differ."""
+    before = pa.array([], ids.type)
+    for names in ids.chunks:
+        if not len(names):
+            continue
+        names = pa.concat_arrays([before, names])
+        first, second = names[:-1], names[1:]
+        length, more = pc.binary_length(first), pc.binary_length(second)
+        is_after = pc.or_(pc.less(length, more), pc.and_(pc.equal(length, more), pc.less(first, second)))
+        if not pc.all(is_after, min_count=0).as_py():
+            return False
+        before = pa.array([names[-1].as_py()], ids.type)
+        release()
+    return True
 
 
 def check_number(

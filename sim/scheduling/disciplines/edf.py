@@ -1,6 +1,5 @@
 """Earliest deadline first."""
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +15,7 @@ class Edf(Discipline):
     Of equal deadlines the higher priority goes first, then the earlier arrival.
     """
 
-    _priority: "array[int]" = field(init=False, repr=False)
+    _priority: "memoryview[int]" = field(init=False, repr=False)
     _queue: PriorityQueue = field(init=False, default_factory=PriorityQueue, repr=False)
 
     def bind(self, run: Run) -> None:

@@ -174,7 +174,7 @@ def test_declared_columns_gauges_and_logs_appear_once() -> None:
     run = engine([0.0, 60.0, 120.0], [1.0] * 3, controllers=[Declares()])
     run.run()
 
-    table = run.record.request_columns.table(pa.chunked_array([["a", "b", "c"]]), np.full(3, np.nan))
+    table = next(run.record.request_columns.tables(pa.chunked_array([["a", "b", "c"]]), np.full(3, np.nan)))
     assert table.column_names.count("rank") == table.column_names.count("share") == 1
     assert table.column("rank").to_pylist() == [0, 10, 20]
     assert table.column("share").to_pylist() == [None] * 3

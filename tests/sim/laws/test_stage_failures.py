@@ -1,5 +1,6 @@
 """GPUs that fail under groups that change: what is lost, what waits, and what goes on."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -56,7 +57,7 @@ def run_failing(
         shapes=tuple(np.array(column, np.int32) for column in (sides, sides, [STEPS] * len(sides))),
     )  # fmt: skip
     if limit_s is not None:
-        run.workload.limit_s[:] = type(run.workload.limit_s)("d", limit_s)
+        run.workload.limit_s[:] = array("d", limit_s)
     run.run()
     return run
 

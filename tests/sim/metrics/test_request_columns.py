@@ -55,7 +55,7 @@ def direct(draw: st.DrawFn) -> Request:
 
 def table(columns: RequestColumns) -> dict[str, list[object]]:
     ids = pa.chunked_array([[f"r{row}" for row in range(FIRST + ROWS)]])
-    read: dict[str, list[object]] = columns.table(ids, np.full(ROWS, np.nan)).to_pydict()
+    read: dict[str, list[object]] = next(columns.tables(ids, np.full(ROWS, np.nan))).to_pydict()
     return read
 
 

@@ -1,5 +1,6 @@
 """Stages on groups of any GPUs: laws of the stage scheduler, its executor and the EDF policies."""
 
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ def run_stages(
         shapes=tuple(np.full(len(step_s[1]), value, np.int32) for value in (side, side, STEPS)), use_model_shape=False,
     )  # fmt: skip
     if limit_s is not None:
-        run.workload.limit_s[:] = type(run.workload.limit_s)("d", limit_s)
+        run.workload.limit_s[:] = array("d", limit_s)
     run.run()
     return run
 

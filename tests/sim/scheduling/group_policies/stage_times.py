@@ -1,5 +1,6 @@
 """A backend of stage times by row, and runs of stages on it."""
 
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ def served(
         executor=Stages(policy, Scaled(), stages="disaggregated", **executor), shapes=shapes, use_model_shape=False,
         gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=memory_bytes),
     )  # fmt: skip
-    run.workload.limit_s[:] = type(run.workload.limit_s)("d", [deadline_s] * len(times))
+    run.workload.limit_s[:] = array("d", [deadline_s] * len(times))
     run.run()
     return run
 

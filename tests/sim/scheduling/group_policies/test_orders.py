@@ -1,5 +1,6 @@
 """Random orders of roles and rented GPUs, with moves, loads and failures: nothing is lost, no role is broken."""
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +100,7 @@ def run_random(name: str, seed: int) -> Engine:
         roles=["large", "large", "small", "small"] if has_roles else ["large"] * GPUS, controllers=controllers,
         shapes=(side, side, np.full(rows, STEPS, np.int32)), use_model_shape=False, sample_s=60.0 * unit_s, **parts,
     )  # fmt: skip
-    run.workload.limit_s[:] = type(run.workload.limit_s)("d", (rng.integers(1, 200, rows) * unit_s).tolist())
+    run.workload.limit_s[:] = array("d", (rng.integers(1, 200, rows) * unit_s).tolist())
     run.run()
     return run
 
