@@ -44,7 +44,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import Literal
@@ -162,6 +161,8 @@ class Stages(Executor, Scheduler):
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
     """What the policy believes, by the name of the kind of GPU."""
     _are_exact: bool = field(init=False, repr=False)
+    _learns: bool = field(init=False, repr=False)
+    """True if the estimates are told what launches took."""
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
     _may_give_up: bool = field(init=False, repr=False)
@@ -249,6 +250,7 @@ class Stages(Executor, Scheduler):
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
         self._stages_of = next(iter(self._costs.values())).stages_of  # of any kind of GPU
         self._are_exact = all(known.are_exact for known in self._known.values())
+        self._learns = any(known.learns for known in self._known.values())
         self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes)
         self._moves_take_time = bool(self.migration_s or self.link_bytes_s)
         self._moves_block = self._moves_take_time and self.handover == "blocking"
@@ -261,14 +263,16 @@ class Stages(Executor, Scheduler):
             run.clock, self._policy, self._claimed, self._end_at, self._end_next, self._turns.standing
         )
         self._policy.bind(run, self._view(next(iter(cluster.kinds))))
-        self._account = Account(run, self._costs)
+        self._account = Account(run)
         if self.feature_cache is not None:
             self._reused = run.add_column("reused_share")
         residency = {
             gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
         }
         refuse_two_residencies(run)
-        self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
+        self._preparation = Preparation(
+            run, self._account, self.forming_s, residency, self._addons, self._close_before
+        )
         self._assume(run)
 
     def _check_batches(self, policy: GroupPolicy | None) -> None:
@@ -500,8 +504,7 @@ class Stages(Executor, Scheduler):
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
         if type(every) is not int or every < 1:
             raise self._error(f"launches {progress!r} with boundaries every {every!r} steps; expected 1 or more")
-        for gpu in gpus:
-            self._claimed.add(gpu, 1)
+        self._claimed.add(gpus, 1)
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
@@ -620,7 +623,7 @@ class Stages(Executor, Scheduler):
             return self._move(launch, group, moves, now_s)
         # Before it takes its GPUs: a launch that waits for service GPUs holds no others
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
-        if last is not group:
+        if last is not None and last is not group:
             self._free_reserved(progress)
         if self._addons is not None and not self._addons.reserve(progress, group):
             return False
@@ -639,7 +642,8 @@ class Stages(Executor, Scheduler):
         launch.dispatched_s = now_s
         if self._at_boundary and (last is not group or launch.batch or self._addons is not None):
             self._take_gpus(launch, group)
-        self._close_all(launch.batch, not launch.joins)
+        if launch.batch:
+            self._close_all(launch.batch, not launch.joins)
         # It may have waited for its GPUs longer than ``launch_s``
         # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
@@ -647,7 +651,7 @@ class Stages(Executor, Scheduler):
             self._begin(member, group, from_s, now_s)
             # Before ``group`` is written: a request without one fetches its artifact
             # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
-            ready_s += self._preparation.seconds(member, group, from_s + ready_s, partial(self._close_before, launch))
+            ready_s += self._preparation.seconds(member, launch, group, from_s + ready_s)
             write(member, "group", group)
             write(member, "running", True)
         launch.begin_s = from_s + ready_s
@@ -705,11 +709,12 @@ class Stages(Executor, Scheduler):
             is_believed = self._are_exact or self.estimates is None
             estimate = None if is_believed else self._estimated_cost(launch, group)
             attempt = Attempt(
-                group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
+                group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, cost, estimate
             )  # fmt: skip
             if not launch.joins:
                 self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
+        attempt.cost = cost  # on a live backend what its steps took changes
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
@@ -854,7 +859,8 @@ class Stages(Executor, Scheduler):
             self._fail(progress, group, self._live.failed.pop(progress))
             return
         # Before the policy decides anew, with what was just learnt.
-        self._known[group.gpu.name].observed(launch, now_s - launch.begin_s)
+        if self._learns:
+            self._known[group.gpu.name].observed(launch, now_s - launch.begin_s)
         for member in launch.requests():
             self._advance(member, group, launch.steps, now_s)
         self._ending = progress
@@ -865,7 +871,8 @@ class Stages(Executor, Scheduler):
         """End ``progress``, of which ``group`` could not run a step."""
         now_s, attempt = self._clock._now, self._attempts[progress]
         if attempt is not None and not attempt.steps:
-            self._account.lost((progress,), group, attempt.from_s, now_s)  # its text is encoded, if anything ran
+            # Its text is encoded, if anything ran.
+            self._account.lost(progress, attempt.cost, group, attempt.from_s, now_s)
             self._attempts[progress] = None
         write(progress, "running", False)
         self._drop(progress, group.gpus, reason)
@@ -961,8 +968,7 @@ class Stages(Executor, Scheduler):
 
     def _unclaim(self, launch: LaunchState) -> None:
         """Give up the GPUs of ``launch``, and forget it."""
-        for gpu in launch.gpus:
-            self._claimed.add(gpu, -1)
+        self._claimed.add(launch.gpus, -1)
         del self._launches[launch.progress]
         for other in launch.batch:
             del self._in_batch_of[other]
@@ -1007,7 +1013,7 @@ class Stages(Executor, Scheduler):
 
     def _keep(self, gpu: int, claims: int) -> None:
         """Count ``claims`` more on ``gpu``, which is away or held, or no longer."""
-        self._claimed.add(gpu, claims)
+        self._claimed.add((gpu,), claims)
         if gpu in self._away or self._held[gpu]:
             self._kept |= 1 << gpu
         else:
@@ -1206,8 +1212,7 @@ class Stages(Executor, Scheduler):
                 self._close(progress)  # its run in the batch up to this launch
             # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
             self._run.cluster.cut_short(on)
-            others = (member for member in launch.requests() if member is not progress)
-            self._account.lost((progress, *others), on, from_s, now_s)
+            self._account.lost(progress, launch.cost if on is progress.group else None, on, from_s, now_s)
             if on is progress.group:  # else it moved
                 self._free_addons(progress, on, progress.stage, False)
             self._account.restart(progress)
