@@ -414,7 +414,10 @@ class Stages(Executor, Scheduler):
         launch = self._launches.get(progress) or self._in_batch_of[progress]
         # Before its first step, while it loads, nothing is behind
         # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
-        return 0 if launch.cost is None else min(launch.steps - 1, launch.steps_behind(self._clock._now))
+        if launch.cost is None:
+            return 0
+        behind = launch.steps_behind(self._clock._now)
+        return behind if behind < launch.steps else launch.steps - 1
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         for gpu in gpus:

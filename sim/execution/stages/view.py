@@ -135,9 +135,10 @@ class StageEstimates:
             is_allowed = degree <= self.degrees(progress)[-1]
             cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
-        for later in progress.stages[progress.index + 1 :]:
-            cost = self._estimate(progress.request, later, self._max_degree(progress, later, degree))
-            seconds += cost.seconds(0, later.steps, later.steps)
+        if progress.index + 1 < len(progress.stages):
+            for later in progress.stages[progress.index + 1 :]:
+                cost = self._estimate(progress.request, later, self._max_degree(progress, later, degree))
+                seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
 
     def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:
