@@ -624,11 +624,7 @@ class Cluster:
                 self._follow_order(worker)
 
     def lacks(self, group: Worker, model: str) -> bool:
-        workers = self._gpu_workers
-        for number in group.gpus:  # any() would take twice as long, at every launch
-            if workers[number].model != model:
-                return True
-        return False
+        return any(self._gpu_workers[number].model != model for number in group.gpus)
 
     def set_model(self, group: Worker, model: str, free_bytes: int = 0) -> None:
         for number in group.gpus:

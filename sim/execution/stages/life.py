@@ -270,9 +270,7 @@ class Stages(Executor, Scheduler):
             gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
         }
         refuse_two_residencies(run)
-        self._preparation = Preparation(
-            run, self._account, self.forming_s, residency, self._addons, self._close_before
-        )
+        self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons, self._close_before)
         self._assume(run)
 
     def _check_batches(self, policy: GroupPolicy | None) -> None:
@@ -645,8 +643,7 @@ class Stages(Executor, Scheduler):
         launch.dispatched_s = now_s
         if self._at_boundary and (last is not group or launch.batch or self._addons is not None):
             self._take_gpus(launch, group)
-        if launch.batch:
-            self._close_all(launch.batch, not launch.joins)
+        self._close_all(launch.batch, not launch.joins)
         # It may have waited for its GPUs longer than ``launch_s``
         # (test_every_reference_table_is_equal_request_by_request).
         from_s, ready_s = max(now_s, launch.earliest_s), 0.0
