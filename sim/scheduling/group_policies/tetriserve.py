@@ -20,7 +20,7 @@ from mezzotint.sim.scheduling.group_policies.urgency import Queue, urgency
 SURVIVES = 1 << 20
 """Value of a request that can still be in time, in units of a request that runs: survivors count first."""
 
-NONE = -(1 << 100)
+NONE = -(1 << 60)
 """Sum of values of no choice, below all others."""
 
 LATE = "no parallel degree meets its deadline any more"
