@@ -50,7 +50,6 @@ from typing import Literal
 from mezzotint.backends.base import FREE, Backend, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
-from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
@@ -74,6 +73,7 @@ from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_r
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
 from mezzotint.sim.execution.stages.restorations import Restorations
+from mezzotint.sim.execution.stages.settings import check_batches, check_feature_cache, refuse_unused
 from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
@@ -208,11 +208,13 @@ class Stages(Executor, Scheduler):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
         cluster.keep_groups("executor=stages forms its own groups")
         if self.group_policy is None:
-            self._refuse_unused()
+            check_batches(self.stages, None, self.feature_cache)
+            moves = {"forming_s": self.forming_s, "migration_s": self.migration_s, "link_bytes_s": self.link_bytes_s}
+            refuse_unused(moves, self.estimates, self.batching)
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
-            self._check_batches(self._policy)
+            check_batches(self.stages, self._policy, self.feature_cache)
             if not self._policy.follows_gpus:
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
@@ -227,7 +229,8 @@ class Stages(Executor, Scheduler):
         self._gpus = Occupancy(Claims([0] * gpus))
         self._restorations = Restorations(run, self._gpus.hold, self._gpus.unhold, self._decide, self._pulled is None)
         if self.feature_cache is not None:
-            self._check_feature_cache(run, self.feature_cache)
+            check_feature_cache(self._policy, self.controlnet_placement)
+            self.feature_cache.bind(run)
         patches = None
         if self.batching is not None:
             patches = bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
@@ -264,32 +267,6 @@ class Stages(Executor, Scheduler):
         self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons, self._close_before)
         self._assume(run)
 
-    def _check_batches(self, policy: GroupPolicy | None) -> None:
-        """Raise ConfigError for a stage that requests share (Stage.max_batch), if nobody forms its batches."""
-        for stage in self.stages if isinstance(self.stages, list) else ():
-            if stage.max_batch > 1 and (policy is None or not policy.batches_stages):
-                who = "no group policy" if policy is None else f"the group policy {class_name(policy)}"
-                raise ConfigError(
-                    f"executor.stages: found max_batch={stage.max_batch} of {stage.component} beside {who}, which runs "
-                    "each request of it alone; choose group_policy=pools or colocated, or leave max_batch out"
-                )
-            if stage.max_batch > 1 and stage.denoises and self.feature_cache is not None:
-                raise ConfigError(
-                    f"feature_cache: found a {stage.component} with max_batch={stage.max_batch} (executor.stages), and "
-                    "steps that reuse features are not batched on groups of GPUs; add feature_cache=none, leave "
-                    "max_batch out, or choose executor=continuous-batching"
-                )
-
-    def _check_feature_cache(self, run: Run, feature_cache: FeatureCache) -> None:
-        if self._policy.needs_equal_steps:
-            raise ConfigError(
-                f"feature_cache: steps that reuse features are shorter, and the group policy "
-                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose another, such as "
-                "group_policy=rounds"
-            )
-        refuse_feature_cache(self.controlnet_placement)
-        feature_cache.bind(run)
-
     def _run_live(self, gpu: Gpu, backend: Backend) -> LiveCosts:
         """Return the costs of a live ``backend``. Raises ConfigError for what groups of GPUs do not run live."""
         if self._addons is not None:
@@ -313,22 +290,6 @@ class Stages(Executor, Scheduler):
             known.cost, known.remaining_s, self.interrupt, self.withdraw, self._lookahead.ask_again, self.place,
             self.discard, self.decide_at, self._view,
         )  # fmt: skip
-
-    def _refuse_unused(self) -> None:
-        """Raise ConfigError for settings of groups without a group policy, when each request runs on one GPU."""
-        self._check_batches(None)
-        for name in ("forming_s", "migration_s", "link_bytes_s"):
-            if getattr(self, name):
-                raise ConfigError(
-                    f"executor.{name}: found {getattr(self, name):g}, and without a group policy each request stays on "
-                    f"one GPU; add group_policy= and scheduler=stages, or set executor.{name}=0"
-                )
-        for name, does in (("estimates", "only a group policy reads"), ("batching", "only a group policy launches")):
-            if (part := getattr(self, name)) is not None:
-                raise ConfigError(
-                    f"{name}: found {type(part).__name__}, which {does}, and none is chosen; add group_policy= and "
-                    f"scheduler=stages, or leave it out (~{name})"
-                )
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:
