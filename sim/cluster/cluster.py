@@ -57,7 +57,7 @@ class Cluster:
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_occupied",
         "_is_rented", "_kept_groups", "_kept_roles", "_kinds", "_live_groups", "_loads", "_max_batch",
-        "_memory", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
+        "_memory", "_named_groups", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
         "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers", "admit",
         "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
         "models_held", "servers",
@@ -85,6 +85,8 @@ class Cluster:
             worker.serves = frozenset(models[role].name for role in roles_there)
         self._groups: list[Worker] = []
         self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
+        self._named_groups: dict[tuple[int, ...], Worker] = {}
+        """Groups that stages use, by their GPUs in any order."""
         self._live_groups: dict[Worker, None] = {}
         self._workers: tuple[Worker, ...] = ()
         self._by_role: dict[str, tuple[Worker, ...]] = {}
@@ -100,8 +102,8 @@ class Cluster:
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
         """Role -> the class that took its last worker away, how and when, in words."""
-        self.models_held: set[tuple[str, str]] = set()
-        """Kind of GPU and model, of each model that a GPU held."""
+        self.models_held: dict[tuple[str, str], int] = {}
+        """Kind of GPU and model, of each model that a GPU held, and the code of the model in the usage log."""
 
     def open(
         self,
@@ -582,7 +584,12 @@ class Cluster:
         self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
 
     def group(self, gpus: tuple[int, ...]) -> Worker:
-        return self._gpu_workers[gpus[0]] if len(gpus) == 1 else self._group_of_gpus(tuple(sorted(gpus)), len(gpus))
+        group = self._named_groups.get(gpus)
+        if group is None:
+            members = tuple(sorted(gpus))
+            group = self._gpu_workers[gpus[0]] if len(gpus) == 1 else self._group_of_gpus(members, len(gpus))
+            self._named_groups[gpus] = group
+        return group
 
     def _group_of_gpus(self, members: tuple[int, ...], denoisers: int, role: str = "") -> Worker:
         """Return the one worker for ``members`` in ``role``; no role is a group that stages use and nobody forms."""
@@ -755,9 +762,12 @@ class Cluster:
         self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0, max_models, free_bytes)
 
     def _name_model(self, worker: Worker, model: str) -> None:
-        models = self._record.usage_log.models
-        worker.model_code = models.setdefault(model, len(models))
-        self.models_held.add((worker.gpu.name, model))
+        held = worker.gpu.name, model
+        code = self.models_held.get(held)
+        if code is None:
+            models = self._record.usage_log.models
+            code = self.models_held[held] = models.setdefault(model, len(models))
+        worker.model_code = code
 
     def record_busy(
         self,

@@ -99,6 +99,7 @@ class Attempt:
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
         counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
+        cost: its true cost.
         estimate: its estimated cost; None if its true one is believed.
         steps: steps that it ran.
         wait_s: seconds that these waited for ControlNet servers, beyond their cost.
@@ -111,6 +112,7 @@ class Attempt:
     until_s: float
     counted_s: float
     counted_done: int
+    cost: StageCost
     estimate: StageCost | None
     steps: int = 0
     wait_s: Seconds = 0.0

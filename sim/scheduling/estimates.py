@@ -40,8 +40,6 @@ class Scaled(Estimates):
 
     def cost(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
         true = self._cost(request, stage, degree, others)
-        if self.are_exact:
-            return true
         # The shape of the steps is right, their length is not
         # (test_wrong_estimate_is_wrong_by_its_factor_at_every_step).
         return true.times(self.by_size.get(size_of(request), self.factor))

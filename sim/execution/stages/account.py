@@ -1,12 +1,11 @@
 """The account of stages: what launches did, as busy time of GPUs, attempts, and shares of requests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
 from mezzotint.sim.core.plan import MISSING
-from mezzotint.sim.core.progress import Attempt, BatchRun, Progress, requests_of
-from mezzotint.sim.execution.stages.costs import StageCosts
+from mezzotint.sim.core.progress import Attempt, BatchRun, Progress
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from mezzotint.sim.protocols import AttemptLog, RequestColumn, Run, StageCost, Worker
 
@@ -27,7 +26,6 @@ class Account:
     """
 
     run: Run
-    costs: Mapping[str, StageCosts]
     batch_runs: dict[Progress, BatchRun] = field(init=False, default_factory=dict, repr=False)
     _log: AttemptLog = field(init=False, repr=False)
     _columns: dict[str, RequestColumn] = field(init=False, default_factory=dict, repr=False)
@@ -52,33 +50,44 @@ class Account:
 
         If it ``joins`` the runs of a batch that requests join and leave, it is added to each request's run.
         """
-        first, group = batch[0], attempt.group
-        stage, model, ran = first.stages[attempt.index], first.request.model or "", attempt.steps
-        others = requests_of(batch[1:]) if len(batch) > 1 else ()
-        cost = self.costs[group.gpu.name].cost(first.request, stage, len(group.gpus), others)
-        estimate = attempt.estimate or cost
+        first, group, cost, columns = batch[0], attempt.group, attempt.cost, self._columns
+        stage, model, ran, requests = first.stages[attempt.index], first.request.model or "", attempt.steps, len(batch)
         # As the costs add up, not as instants differ: a sum does not depend on when it begins
         # (test_whole_requests_on_one_gpu_each_run_as_sequential).
-        if len(batch) == 1:
+        if requests == 1:
             steps = attempt.done, ran, stage.steps
-            seconds, steps_s = cost.seconds(*steps) + attempt.wait_s, cost.steps_s(*steps) + attempt.wait_s
-            estimate_s = estimate.seconds(*steps)
+            seconds, steps_s = cost.seconds(*steps), cost.steps_s(*steps) + attempt.wait_s
+            estimate_s = seconds if attempt.estimate is None else attempt.estimate.seconds(*steps)
+            seconds += attempt.wait_s
+            row = first.request.row
         else:
             seconds, steps_s = cost.batch_s(batch, ran), cost.step_s * ran
-            estimate_s = estimate.batch_s(batch, ran)
+            estimate_s = (attempt.estimate or cost).batch_s(batch, ran)
+            row = MISSING
         # The busy time once, for all: the row is no single request's.
         joules = self.run.cluster.record_stage(
-            group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds),
-            first.request.row if len(batch) == 1 else MISSING, len(batch),
-        )  # fmt: skip
+            group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds), row, requests
+        )
+        joules, gpu_s, step_share = joules / requests, seconds * len(group.gpus), steps_s * len(group.gpus)
         for progress in batch:
-            self._add(progress, attempt, len(batch), estimate_s, seconds, steps_s, joules / len(batch))
+            request = progress.request
+            row = request.row
+            request.energy_j += joules
+            request.denoise_s += steps_s
+            request.decode_s += seconds - steps_s
+            # A running mean over step seconds; ``denoise_s`` counts this attempt already.
+            mean = columns[BATCH_MEAN][row]
+            if requests != mean and steps_s:
+                columns[BATCH_MEAN][row] = mean + (requests - mean) * steps_s / request.denoise_s
+            columns["gpu_s"][row] += gpu_s / requests
+            columns["estimate_s"][row] += estimate_s
+            columns[STEP_SHARE][row] += step_share / requests
             if joins:
-                self._join(progress, attempt, len(batch), estimate_s, seconds, joules / len(batch))
+                self._join(progress, attempt, requests, estimate_s, seconds, joules)
             else:
                 self._log.add(
-                    progress.request.row, attempt.index, progress.stages[attempt.index].component, model, group.gpus,
-                    attempt.from_s, attempt.until_s, ran, estimate_s, joules / len(batch), len(batch),
+                    row, attempt.index, progress.stages[attempt.index].component, model, group.gpus, attempt.from_s,
+                    attempt.until_s, ran, estimate_s, joules, requests,
                 )  # fmt: skip
 
     def _join(
@@ -104,42 +113,15 @@ class Account:
             run.from_s, run.until_s, run.steps, run.estimate_s, run.joules, run.max_batch, run.share,
         )  # fmt: skip
 
-    def _add(
-        self,
-        progress: Progress,
-        attempt: Attempt,
-        batch: int,
-        estimate_s: float,
-        seconds: float,
-        steps_s: float,
-        joules: float,
-    ) -> None:
-        """Add ``attempt`` to its request, with its share of the GPUs and of ``joules``."""
-        request, gpus, row, columns = progress.request, attempt.group.gpus, progress.request.row, self._columns
-        request.energy_j += joules
-        request.denoise_s += steps_s
-        request.decode_s += seconds - steps_s
-        # A running mean over step seconds; ``denoise_s`` counts this attempt already.
-        mean = columns[BATCH_MEAN][row]
-        if batch != mean and steps_s:
-            columns[BATCH_MEAN][row] = mean + (batch - mean) * steps_s / request.denoise_s
-        columns["gpu_s"][row] += seconds * len(gpus) / batch
-        columns["estimate_s"][row] += estimate_s
-        columns[STEP_SHARE][row] += steps_s * len(gpus) / batch
-
     def move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         """Record a move, on ``group`` of the old and the new GPUs."""
         progress.request.energy_j += self._record(progress, group, MOVE, MOVE, from_s, until_s)
 
-    def lost(self, batch: Sequence[Progress], group: Worker, from_s: float, now_s: float) -> None:
-        """Record the work of the requests of ``batch`` on ``group``, which was lost, if it began by now."""
-        progress = batch[0]
+    def lost(self, progress: Progress, cost: StageCost | None, group: Worker, from_s: float, now_s: float) -> None:
+        """Record the work for ``progress`` on ``group``, which was lost, if it began by now; a move has no ``cost``."""
         if from_s < now_s:
-            stage, joules = progress.stage, None
-            if group is progress.group:  # else it moved
-                cost = self.costs[group.gpu.name].cost(progress.request, stage, len(group.gpus), requests_of(batch[1:]))
-                joules = _joules(cost, now_s - from_s)
-            self._record(progress, group, stage.component, "lost", from_s, now_s, joules)
+            joules = None if cost is None else _joules(cost, now_s - from_s)
+            self._record(progress, group, progress.stage.component, "lost", from_s, now_s, joules)
 
     def _record(
         self,

@@ -67,14 +67,18 @@ class StageCosts:
         """
         request.remote_controlnets = self.addons is not None and self.addons.is_remote
         steps = request.steps - request.skipped
-        stages = request.plan.stages or self._stages.get(steps)
+        stages, part = request.plan.stages, "frontend"
         if not stages:
-            stages = self._stages[steps] = self._own_stages(steps)
+            own = self._stages.get(steps)
+            if own is not None:
+                return own
+            stages, part = self._own_stages(steps), "executor"
+            self._stages[steps] = stages
         if (steps, stages) not in self._checked:
             denoised = [stage.steps for stage in stages if stage.denoises]
             if denoised != [steps]:
                 raise self.run.policy_error(
-                    "frontend" if request.plan.stages else "executor",
+                    part,
                     f"gives the request in row {request.row} stages with {denoised} denoising steps; expected one such "
                     f"stage, with the {steps} steps of its plan",
                 )

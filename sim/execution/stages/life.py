@@ -40,11 +40,9 @@ One instant, in the order of the clock::
                 who is at a boundary and did not start has paused
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import Literal
@@ -52,7 +50,6 @@ from typing import Literal
 from mezzotint.backends.base import FREE, Backend, Cost
 from mezzotint.settings.ranges import Bandwidth, Count, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
-from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
@@ -70,11 +67,13 @@ from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState, Turns
 from mezzotint.sim.execution.stages.live import LiveCosts, LiveSteps, NoEstimates
 from mezzotint.sim.execution.stages.lookahead import Lookahead
+from mezzotint.sim.execution.stages.occupancy import Occupancy
 from mezzotint.sim.execution.stages.patches import bind_patches
 from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_residencies
 from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.residency import Residency
 from mezzotint.sim.execution.stages.restorations import Restorations
+from mezzotint.sim.execution.stages.settings import check_batches, check_feature_cache, refuse_unused
 from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
@@ -162,6 +161,8 @@ class Stages(Executor, Scheduler):
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
     """What the policy believes, by the name of the kind of GPU."""
     _are_exact: bool = field(init=False, repr=False)
+    _learns: bool = field(init=False, repr=False)
+    """True if the estimates are told what launches took."""
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
     _may_give_up: bool = field(init=False, repr=False)
@@ -174,16 +175,7 @@ class Stages(Executor, Scheduler):
 
     The first request of a batch has the attempt of all.
     """
-    _claimed: Claims = field(init=False, repr=False)
-    _working: int = field(init=False, default=0, repr=False)
-    """The GPUs of launches and moves that run, one bit each."""
-    _kept: int = field(init=False, default=0, repr=False)
-    """The GPUs that are away or held, one bit each."""
-    _bits: dict[tuple[int, ...], int] = field(init=False, default_factory=dict, repr=False)
-    _away: set[int] = field(init=False, default_factory=set, repr=False)
-    """GPUs that are not open (Worker.open): down, loading, ordered to another role, or not rented."""
-    _held: Counter[int] = field(init=False, default_factory=Counter, repr=False)
-    """GPU -> requests that it is held for until they are answered."""
+    _gpus: Occupancy = field(init=False, repr=False)
     _queue: list[LaunchState] = field(init=False, default_factory=list, repr=False)
     _launches: dict[Progress, LaunchState] = field(init=False, default_factory=dict, repr=False)
     _in_batch_of: dict[Progress, LaunchState] = field(init=False, default_factory=dict, repr=False)
@@ -216,11 +208,13 @@ class Stages(Executor, Scheduler):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
         cluster.keep_groups("executor=stages forms its own groups")
         if self.group_policy is None:
-            self._refuse_unused()
+            check_batches(self.stages, None, self.feature_cache)
+            moves = {"forming_s": self.forming_s, "migration_s": self.migration_s, "link_bytes_s": self.link_bytes_s}
+            refuse_unused(moves, self.estimates, self.batching)
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
-            self._check_batches(self._policy)
+            check_batches(self.stages, self._policy, self.feature_cache)
             if not self._policy.follows_gpus:
                 cluster.keep_roles(
                     f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
@@ -232,9 +226,11 @@ class Stages(Executor, Scheduler):
                 run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
             )
             self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_at, self._end_at)
-        self._restorations = Restorations(run, self._hold, self._unhold, self._decide, self._pulled is None)
+        self._gpus = Occupancy(Claims([0] * gpus))
+        self._restorations = Restorations(run, self._gpus.hold, self._gpus.unhold, self._decide, self._pulled is None)
         if self.feature_cache is not None:
-            self._check_feature_cache(run, self.feature_cache)
+            check_feature_cache(self._policy, self.controlnet_placement)
+            self.feature_cache.bind(run)
         patches = None
         if self.batching is not None:
             patches = bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
@@ -249,53 +245,27 @@ class Stages(Executor, Scheduler):
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
         self._stages_of = next(iter(self._costs.values())).stages_of  # of any kind of GPU
         self._are_exact = all(known.are_exact for known in self._known.values())
+        self._learns = any(known.learns for known in self._known.values())
         self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes)
         self._moves_take_time = bool(self.migration_s or self.link_bytes_s)
         self._moves_block = self._moves_take_time and self.handover == "blocking"
-        self._claimed = Claims([0] * gpus)
         self._turns = Turns(run.clock)
         policy_looks = type(self._policy).stands is not GroupPolicy.stands
         are_fixed = all(known.are_fixed for known in self._known.values())
         self._looks_ahead = policy_looks and are_fixed and not self.launch_s
         self._lookahead = Lookahead(
-            run.clock, self._policy, self._claimed, self._end_at, self._end_next, self._turns.standing
+            run.clock, self._policy, self._gpus.claimed, self._end_at, self._end_next, self._turns.standing
         )
         self._policy.bind(run, self._view(next(iter(cluster.kinds))))
-        self._account = Account(run, self._costs)
+        self._account = Account(run)
         if self.feature_cache is not None:
             self._reused = run.add_column("reused_share")
         residency = {
             gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
         }
         refuse_two_residencies(run)
-        self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons)
+        self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons, self._close_before)
         self._assume(run)
-
-    def _check_batches(self, policy: GroupPolicy | None) -> None:
-        """Raise ConfigError for a stage that requests share (Stage.max_batch), if nobody forms its batches."""
-        for stage in self.stages if isinstance(self.stages, list) else ():
-            if stage.max_batch > 1 and (policy is None or not policy.batches_stages):
-                who = "no group policy" if policy is None else f"the group policy {class_name(policy)}"
-                raise ConfigError(
-                    f"executor.stages: found max_batch={stage.max_batch} of {stage.component} beside {who}, which runs "
-                    "each request of it alone; choose group_policy=pools or colocated, or leave max_batch out"
-                )
-            if stage.max_batch > 1 and stage.denoises and self.feature_cache is not None:
-                raise ConfigError(
-                    f"feature_cache: found a {stage.component} with max_batch={stage.max_batch} (executor.stages), and "
-                    "steps that reuse features are not batched on groups of GPUs; add feature_cache=none, leave "
-                    "max_batch out, or choose executor=continuous-batching"
-                )
-
-    def _check_feature_cache(self, run: Run, feature_cache: FeatureCache) -> None:
-        if self._policy.needs_equal_steps:
-            raise ConfigError(
-                f"feature_cache: steps that reuse features are shorter, and the group policy "
-                f"({class_name(self._policy)}) takes all as equal; add feature_cache=none, or choose another, such as "
-                "group_policy=rounds"
-            )
-        refuse_feature_cache(self.controlnet_placement)
-        feature_cache.bind(run)
 
     def _run_live(self, gpu: Gpu, backend: Backend) -> LiveCosts:
         """Return the costs of a live ``backend``. Raises ConfigError for what groups of GPUs do not run live."""
@@ -314,28 +284,12 @@ class Stages(Executor, Scheduler):
         """Return what a policy sees, with the costs of ``gpu``."""
         # Read-only: a policy acts by what it returns and by these methods, so it cannot break claims or the order of
         # starts.
-        known = self._known[gpu.name]
+        known, claimed = self._known[gpu.name], self._gpus.claimed
         return View(
-            MappingProxyType(self._waiting), self._claimed, known.are_exact, self._claimed.idle, known.degrees,
+            MappingProxyType(self._waiting), claimed, known.are_exact, claimed.idle, known.degrees,
             known.cost, known.remaining_s, self.interrupt, self.withdraw, self._lookahead.ask_again, self.place,
             self.discard, self.decide_at, self._view,
         )  # fmt: skip
-
-    def _refuse_unused(self) -> None:
-        """Raise ConfigError for settings of groups without a group policy, when each request runs on one GPU."""
-        self._check_batches(None)
-        for name in ("forming_s", "migration_s", "link_bytes_s"):
-            if getattr(self, name):
-                raise ConfigError(
-                    f"executor.{name}: found {getattr(self, name):g}, and without a group policy each request stays on "
-                    f"one GPU; add group_policy= and scheduler=stages, or set executor.{name}=0"
-                )
-        for name, does in (("estimates", "only a group policy reads"), ("batching", "only a group policy launches")):
-            if (part := getattr(self, name)) is not None:
-                raise ConfigError(
-                    f"{name}: found {type(part).__name__}, which {does}, and none is chosen; add group_policy= and "
-                    f"scheduler=stages, or leave it out (~{name})"
-                )
 
     def _assume(self, run: Run) -> None:
         if self.forming_s:
@@ -410,7 +364,10 @@ class Stages(Executor, Scheduler):
         launch = self._launches.get(progress) or self._in_batch_of[progress]
         # Before its first step, while it loads, nothing is behind
         # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
-        return 0 if launch.cost is None else min(launch.steps - 1, launch.steps_behind(self._clock._now))
+        if launch.cost is None:
+            return 0
+        behind = launch.steps_behind(self._clock._now)
+        return behind if behind < launch.steps else launch.steps - 1
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         for gpu in gpus:
@@ -494,19 +451,18 @@ class Stages(Executor, Scheduler):
             raise self._error(
                 f"launches {progress!r}, which does not wait at a boundary; launch requests of StageView.waiting"
             ) from None
-        mask = self._bits.get(gpus, 0) if isinstance(gpus, tuple) else 0
+        mask = self._gpus.known_mask(gpus) if isinstance(gpus, tuple) else 0
         mask = mask or self._mask(gpus, progress)
         if type(steps) is not int or not 1 <= steps <= progress.left:
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
         if type(every) is not int or every < 1:
             raise self._error(f"launches {progress!r} with boundaries every {every!r} steps; expected 1 or more")
-        for gpu in gpus:
-            self._claimed.add(gpu, 1)
+        self._gpus.claimed.add(gpus, 1)
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
-            needed |= self._there(last)
+            needed |= self._gpus.mask_there(last.gpus)  # a GPU that is away is not waited for
         launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch)
         launch.goes_on = progress is self._ending
         launch.joins = progress.stage.max_batch > 1 and progress.batch_key is not None
@@ -537,16 +493,12 @@ class Stages(Executor, Scheduler):
                 raise self._error(f"launches {launch.steps} steps of {other!r} in a batch; expected 1 to {other.left}")
             self._in_batch_of[other] = launch
             if self._moves_block and other.group is not None:
-                launch.needed |= self._there(other.group)
+                launch.needed |= self._gpus.mask_there(other.group.gpus)
         if launch.joins and len(launch.requests()) > progress.stage.max_batch:
             raise self._error(
                 f"launches {len(launch.requests())} requests with {progress!r}; expected {progress.stage.max_batch} at "
                 "most (Stage.max_batch)"
             )
-
-    def _there(self, group: Worker) -> int:
-        """Return the bits of the GPUs of ``group`` that a move keeps busy: one that is away is not waited for."""
-        return sum(1 << gpu for gpu in group.gpus if gpu not in self._away) if self._away else self._bits[group.gpus]
 
     def _enqueue(self, launch: LaunchState) -> None:
         """Queue ``launch`` for its start, after what was decided before and before what will be at this instant."""
@@ -559,17 +511,16 @@ class Stages(Executor, Scheduler):
 
     def _mask(self, gpus: tuple[int, ...], progress: Progress) -> int:
         """Return the bits of ``gpus``. Raises SimulationError if they are no group of the cluster's GPUs."""
+        count = len(self._gpus.claimed)
         is_group = isinstance(gpus, tuple) and gpus and len(set(gpus)) == len(gpus)
-        if not is_group or not all(type(gpu) is int and 0 <= gpu < len(self._claimed) for gpu in gpus):
+        if not is_group or not all(type(gpu) is int and 0 <= gpu < count for gpu in gpus):
             raise self._error(
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
-                f"{len(self._claimed) - 1}",
+                f"{count - 1}"
             )
         if len(self._costs) > 1 and len({self._run.cluster.group((gpu,)).gpu for gpu in gpus}) > 1:
             raise self._error(f"launches {progress!r} on the GPUs {gpus!r}, which are of several kinds")
-        # By both orders: the policy names GPUs in any (test_order_in_which_a_launch_names_its_gpus_is_of_no_account).
-        mask = self._bits[gpus] = self._bits[tuple(sorted(gpus))] = sum(1 << gpu for gpu in gpus)  # Worker.gpus ascend
-        return mask
+        return self._gpus.mask(gpus)
 
     def _dispatch(self, _: None) -> None:
         """Start what can start, until the policy decides nothing more that can."""
@@ -610,7 +561,7 @@ class Stages(Executor, Scheduler):
 
     def _start(self, launch: LaunchState, now_s: float) -> bool:
         """Start ``launch`` if its GPUs are idle, after a move of its latent if that takes time."""
-        if launch.mask & (self._working | self._kept):
+        if not self._gpus.are_idle(launch.mask):
             return False
         progress, last = launch.progress, launch.progress.group
         group = launch.group or self._run.cluster.group(launch.gpus)
@@ -620,11 +571,11 @@ class Stages(Executor, Scheduler):
             return self._move(launch, group, moves, now_s)
         # Before it takes its GPUs: a launch that waits for service GPUs holds no others
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
-        if last is not group:
+        if last is not None and last is not group:
             self._free_reserved(progress)
         if self._addons is not None and not self._addons.reserve(progress, group):
             return False
-        self._working |= launch.mask
+        self._gpus.start(launch.mask)
         if self._pulled is None:  # else the scheduler took the worker
             self._run.cluster.occupy(group, 1 + len(launch.batch))
         before = self._attempts[progress]
@@ -647,7 +598,7 @@ class Stages(Executor, Scheduler):
             self._begin(member, group, from_s, now_s)
             # Before ``group`` is written: a request without one fetches its artifact
             # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
-            ready_s += self._preparation.seconds(member, group, from_s + ready_s, partial(self._close_before, launch))
+            ready_s += self._preparation.seconds(member, launch, group, from_s + ready_s)
             write(member, "group", group)
             write(member, "running", True)
         launch.begin_s = from_s + ready_s
@@ -705,11 +656,12 @@ class Stages(Executor, Scheduler):
             is_believed = self._are_exact or self.estimates is None
             estimate = None if is_believed else self._estimated_cost(launch, group)
             attempt = Attempt(
-                group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, estimate
+                group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, cost, estimate
             )  # fmt: skip
             if not launch.joins:
                 self._attempts[progress] = attempt
         attempt.counted_s, attempt.counted_done = counted
+        attempt.cost = cost  # on a live backend what its steps took changes
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         is_delayed = self._addons is not None and self._addons.may_delay(progress)
         if cost.first_s:
@@ -756,13 +708,13 @@ class Stages(Executor, Scheduler):
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
         """Move latents to ``group``, one after another, if all their GPUs are idle; return False if not."""
         left = {gpu for member, _ in moves if member.group is not None for gpu in member.group.gpus}
-        gpus = tuple(sorted({*group.gpus, *left.difference(self._away)}))
-        mask = self._bits.get(gpus) or self._mask(gpus, launch.progress)
+        gpus = tuple(sorted({*group.gpus, *self._gpus.those_there(left)}))
+        mask = self._gpus.known_mask(gpus) or self._mask(gpus, launch.progress)
         # Both ends of a copy are busy with it, so the move waits for all their GPUs.
-        if mask & (self._working | self._kept):
+        if not self._gpus.are_idle(mask):
             return False
         union = self._run.cluster.group(gpus)
-        self._working |= mask
+        self._gpus.start(mask)
         self._run.cluster.occupy(union, 1 + len(launch.batch))
         launch.moving, launch.begin_s = union, max(now_s, launch.earliest_s)
         launch.moves = moves
@@ -772,7 +724,7 @@ class Stages(Executor, Scheduler):
 
     def _moved(self, launch: LaunchState, union: Worker) -> None:
         from_s, now_s = launch.begin_s, self._clock._now
-        self._working &= ~self._bits[union.gpus]
+        self._gpus.end(union.gpus)
         self._run.cluster.vacate(union)
         launch.moving, launch.ends_s = None, inf
         launch.calls.clear()
@@ -785,7 +737,7 @@ class Stages(Executor, Scheduler):
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
-        if self._away.isdisjoint(launch.gpus):
+        if self._gpus.are_there(launch.gpus):
             self._enqueue(launch)
         else:
             self._wait_again(launch)  # a GPU of it has left meanwhile
@@ -848,13 +800,14 @@ class Stages(Executor, Scheduler):
         if launch.batch or launch.joins:
             self._account.attempt(launch.requests(), attempt, launch.joins)
             self._attempts[progress] = None
-        elif not self._away.isdisjoint(launch.gpus):
+        elif not self._gpus.are_there(launch.gpus):
             self._close(progress)  # a GPU that leaves may load at once
         if self._live is not None and progress in self._live.failed:
             self._fail(progress, group, self._live.failed.pop(progress))
             return
         # Before the policy decides anew, with what was just learnt.
-        self._known[group.gpu.name].observed(launch, now_s - launch.begin_s)
+        if self._learns:
+            self._known[group.gpu.name].observed(launch, now_s - launch.begin_s)
         for member in launch.requests():
             self._advance(member, group, launch.steps, now_s)
         self._ending = progress
@@ -865,7 +818,8 @@ class Stages(Executor, Scheduler):
         """End ``progress``, of which ``group`` could not run a step."""
         now_s, attempt = self._clock._now, self._attempts[progress]
         if attempt is not None and not attempt.steps:
-            self._account.lost((progress,), group, attempt.from_s, now_s)  # its text is encoded, if anything ran
+            # Its text is encoded, if anything ran.
+            self._account.lost(progress, attempt.cost, group, attempt.from_s, now_s)
             self._attempts[progress] = None
         write(progress, "running", False)
         self._drop(progress, group.gpus, reason)
@@ -889,7 +843,7 @@ class Stages(Executor, Scheduler):
             self._close(progress)
             if self._run.handling.holds_gpus:
                 held_s = self._run.handling.answer_s(progress.request)
-                self._hold(group.gpus)
+                self._gpus.hold(group.gpus)
             # INSERTION: without handling, answers still come after all ends of the instant.
             self._answers[progress] = self._clock.at(now_s + held_s, INSERTION, self._complete, (progress, group.gpus))
         else:
@@ -898,7 +852,7 @@ class Stages(Executor, Scheduler):
             self._dispatch_later(now_s)
         if restoring.seconds:
             # GPUs that leave are off, or load another model.
-            stay = tuple(gpu for gpu in group.gpus if gpu not in self._away)
+            stay = self._gpus.those_there(group.gpus)
             self._restorations.start(progress.request, stay, now_s + held_s, restoring)
         self._policy.at_boundary(progress, now_s)
 
@@ -954,15 +908,14 @@ class Stages(Executor, Scheduler):
         for ends_s, call in launch.calls.items():
             if ends_s > self._clock._now:
                 self._clock.cancel(call)
-        self._working &= ~self._bits[on.gpus]
+        self._gpus.end(on.gpus)
         if self._pulled is None:
             self._run.cluster.vacate(on)
         self._unclaim(launch)
 
     def _unclaim(self, launch: LaunchState) -> None:
         """Give up the GPUs of ``launch``, and forget it."""
-        for gpu in launch.gpus:
-            self._claimed.add(gpu, -1)
+        self._gpus.claimed.add(launch.gpus, -1)
         del self._launches[launch.progress]
         for other in launch.batch:
             del self._in_batch_of[other]
@@ -973,7 +926,7 @@ class Stages(Executor, Scheduler):
         handling = self._run.handling
         del self._answers[progress]
         if handling.holds_gpus:
-            self._unhold(gpus)
+            self._gpus.unhold(gpus)
         self._forget(progress)
         if self.feature_cache is not None:
             costs = self._costs[self._run.cluster.group(gpus).gpu.name]
@@ -993,25 +946,6 @@ class Stages(Executor, Scheduler):
         now_s = self._clock._now
         self._policy.ended(progress, now_s)
         self._decide(now_s)
-
-    def _hold(self, gpus: tuple[int, ...]) -> None:
-        """Hold ``gpus`` for an answer, as a launch would."""
-        for gpu in gpus:
-            self._held[gpu] += 1
-            self._keep(gpu, 1)
-
-    def _unhold(self, gpus: tuple[int, ...]) -> None:
-        for gpu in gpus:
-            self._held[gpu] -= 1
-            self._keep(gpu, -1)
-
-    def _keep(self, gpu: int, claims: int) -> None:
-        """Count ``claims`` more on ``gpu``, which is away or held, or no longer."""
-        self._claimed.add(gpu, claims)
-        if gpu in self._away or self._held[gpu]:
-            self._kept |= 1 << gpu
-        else:
-            self._kept &= ~(1 << gpu)
 
     def _pause(self, progress: Progress) -> None:
         """Count a boundary after which ``progress`` does not run on at once, and end its attempt."""
@@ -1050,10 +984,10 @@ class Stages(Executor, Scheduler):
 
     def _at_boundary_on(self, mask: int, but: Progress | None) -> list[Progress]:
         """Return the requests at a boundary on the GPUs of ``mask``, without ``but``."""
-        bits, others = self._bits, []
+        known_mask, others = self._gpus.known_mask, []
         for progress in self._at_boundary:
             last = progress.group
-            if last is not None and mask & bits[last.gpus] and progress is not but and not progress.running:
+            if last is not None and mask & known_mask(last.gpus) and progress is not but and not progress.running:
                 others.append(progress)
         return others
 
@@ -1086,11 +1020,10 @@ class Stages(Executor, Scheduler):
         gpu, is_away = worker.id, not worker.open
         # The cluster tells of every change, also of those within an outage: a failure during the load after a repair.
         # A scheduler that gives requests to workers asks whether they are open.
-        if is_away == (gpu in self._away) or self._pulled is not None:
+        if is_away == self._gpus.is_away(gpu) or self._pulled is not None:
             return
         if is_away:
-            self._away.add(gpu)
-            self._keep(gpu, 1)
+            self._gpus.leave(gpu)
             if worker.state != DOWN or self._policy.follows_gpus:
                 self._leave(gpu)
             self._decide(now_s)
@@ -1101,9 +1034,8 @@ class Stages(Executor, Scheduler):
 
     def _back(self, worker: Worker) -> None:
         """Let launches take ``worker`` again."""
-        if worker.open and worker.id in self._away:
-            self._away.remove(worker.id)
-            self._keep(worker.id, -1)
+        if worker.open and self._gpus.is_away(worker.id):
+            self._gpus.come_back(worker.id)
             self._decide(self._clock._now)
 
     def _leave(self, gpu: int) -> None:
@@ -1185,7 +1117,7 @@ class Stages(Executor, Scheduler):
         for progress in lost:
             self._clock.cancel(self._answers.pop(progress))
             if self._run.handling.holds_gpus:
-                self._unhold(worker.gpus)
+                self._gpus.unhold(worker.gpus)
             self._account.restart(progress)
             self._forget(progress)
             del self._pulled.workers[progress]
@@ -1206,8 +1138,7 @@ class Stages(Executor, Scheduler):
                 self._close(progress)  # its run in the batch up to this launch
             # Loads are recorded ahead; the failure ends them now (test_load_that_a_failure_ends_is_busy_up_to_then).
             self._run.cluster.cut_short(on)
-            others = (member for member in launch.requests() if member is not progress)
-            self._account.lost((progress, *others), on, from_s, now_s)
+            self._account.lost(progress, launch.cost if on is progress.group else None, on, from_s, now_s)
             if on is progress.group:  # else it moved
                 self._free_addons(progress, on, progress.stage, False)
             self._account.restart(progress)

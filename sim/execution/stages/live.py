@@ -120,6 +120,8 @@ class LiveSteps:
         self._run_step(launch, steps)
         progress = launch.progress
         launch.cost = self.costs.cost(progress.request, progress.stage, 1)
+        if launch.attempt is not None:
+            launch.attempt.cost = launch.cost
         self.end_at(launch, launch.steps, launch.end_s(launch.steps))
         self.go_on(launch, steps + 1)
 

@@ -9,6 +9,7 @@ from mezzotint.sim.core.plan import COMPONENTS, DENOISER, WHOLE, Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
+from mezzotint.sim.execution.stages.launches import LaunchState
 from mezzotint.sim.execution.stages.residency import Residency
 from mezzotint.sim.protocols import Run, Worker
 
@@ -23,6 +24,8 @@ class Preparation:
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
         residency: the components that the GPUs of each kind hold.
         addons: ControlNets and LoRAs; None if requests have none.
+        record_earlier: records what ran before on the GPUs of a launch. It is called ahead of whatever is recorded
+            here.
     """
 
     run: Run
@@ -30,14 +33,12 @@ class Preparation:
     forming_s: float
     residency: Mapping[str, Residency]
     addons: StageAddons | None
+    record_earlier: Callable[[LaunchState], None]
     _formed: set[int] = field(init=False, default_factory=set, repr=False)
     _charged: dict[tuple[str, str], bool] = field(init=False, default_factory=dict, repr=False)
 
-    def seconds(self, progress: Progress, group: Worker, now_s: float, record_earlier: Callable[[], None]) -> float:
-        """Prepare ``group`` for the next launch of ``progress``; return the seconds until its first step begins.
-
-        ``record_earlier`` records what ran on these GPUs before. It is called ahead of whatever is recorded here.
-        """
+    def seconds(self, progress: Progress, launch: LaunchState, group: Worker, now_s: float) -> float:
+        """Prepare ``group`` for ``launch`` of ``progress``; return the seconds until its first step begins."""
         request, cluster, took_s = progress.request, self.run.cluster, 0.0
         model = request.model or ""
         lacks, is_charged = cluster.lacks(group, model), self._is_charged(progress, model, group.gpu.name)
@@ -49,7 +50,7 @@ class Preparation:
 
         def spend(seconds: float, kind: str, joules: float | None = None, row: int = -1) -> float:
             nonlocal took_s
-            record_earlier()
+            self.record_earlier(launch)
             from_s, took_s = now_s + took_s, took_s + seconds
             return cluster.record_stage(group, model, from_s, now_s + took_s, kind, joules, row)
 

@@ -19,9 +19,10 @@ class Claims(list[int]):
 
     __slots__ = ()
 
-    def add(self, gpu: int, count: int) -> None:
-        """Count ``count`` more launches on ``gpu``, for the executor alone."""
-        super().__setitem__(gpu, self[gpu] + count)
+    def add(self, gpus: Sequence[int], count: int) -> None:
+        """Count ``count`` more launches on each of ``gpus``, for the executor alone."""
+        for gpu in gpus:
+            list.__setitem__(self, gpu, self[gpu] + count)
 
     def idle(self) -> list[int]:
         """Return the GPUs that no launch holds, in ascending order."""
@@ -65,6 +66,7 @@ class StageEstimates:
     steps_behind: Callable[[Progress], int]
     are_exact: bool = field(init=False, default=True)
     are_fixed: bool = field(init=False, default=True)
+    learns: bool = field(init=False, default=False)
     _estimate: Callable[..., StageCost] = field(init=False, repr=False)
     _known: dict[Progress, Known] = field(init=False, default_factory=dict, repr=False)
     _degrees: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
@@ -72,7 +74,10 @@ class StageEstimates:
     def __post_init__(self) -> None:
         estimates, self._estimate = self.estimates, self.costs.cost
         if estimates is not None:
-            self.are_exact, self.are_fixed, self._estimate = estimates.are_exact, estimates.are_fixed, estimates.cost
+            self.are_exact, self.are_fixed = estimates.are_exact, estimates.are_fixed
+            self.learns = type(estimates).observed is not Estimates.observed
+            if not self.are_exact:
+                self._estimate = estimates.cost
 
     def enter_stage(self, progress: Progress) -> None:
         """Take note that ``progress`` is at another stage."""
@@ -84,10 +89,9 @@ class StageEstimates:
 
     def observed(self, launch: LaunchState, seconds: float) -> None:
         """Tell the estimates what the steps of ``launch`` really took."""
-        if self.estimates is not None:
-            progress, others = launch.progress, requests_of(launch.batch)
-            degree, steps = len(launch.gpus), launch.steps
-            self.estimates.observed(progress.request, progress.stage, degree, steps, seconds, others)
+        assert self.estimates is not None
+        progress, others, degree = launch.progress, requests_of(launch.batch), len(launch.gpus)
+        self.estimates.observed(progress.request, progress.stage, degree, launch.steps, seconds, others)
 
     def degrees(self, progress: Progress) -> Sequence[int]:
         known = self._known.get(progress)
@@ -131,9 +135,10 @@ class StageEstimates:
             is_allowed = degree <= self.degrees(progress)[-1]
             cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
-        for later in progress.stages[progress.index + 1 :]:
-            cost = self._estimate(progress.request, later, self._max_degree(progress, later, degree))
-            seconds += cost.seconds(0, later.steps, later.steps)
+        if progress.index + 1 < len(progress.stages):
+            for later in progress.stages[progress.index + 1 :]:
+                cost = self._estimate(progress.request, later, self._max_degree(progress, later, degree))
+                seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
 
     def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:

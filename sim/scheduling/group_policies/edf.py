@@ -1,6 +1,6 @@
 """Earliest deadline first on groups of any GPUs (GF-DiT, arXiv 2606.13501)."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,29 +11,7 @@ from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import NEVER, NOBODY, GroupPolicy, Launch, Rank, Run, StageView, Stand
 from mezzotint.sim.protocols.execution import TOLERANCE
-
-Urgency = tuple[float, float, int]
-"""Order of urgency: deadline, then arrival, then order of submission."""
-
-
-def urgency(progress: Progress) -> Urgency:
-    """Return the key of the order of deadlines; the least is the most urgent."""
-    return progress.request.deadline_s, progress.request.arrival_s, progress.submission_index
-
-
-def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
-    """Take ``degree`` GPUs from ``idle``: its previous ones if it ``stays`` and can, else those of lowest number.
-
-    A request can stay if its previous GPUs are ``degree`` many and all idle.
-    """
-    last = progress.group if stays else None
-    if last is not None and len(last.gpus) == degree and all(gpu in idle for gpu in last.gpus):
-        gpus = last.gpus
-    else:
-        gpus = tuple(idle[:degree])
-    for gpu in gpus:
-        idle.remove(gpu)
-    return gpus
+from mezzotint.sim.scheduling.group_policies.urgency import Queue, take, urgency
 
 
 @dataclass(slots=True)
@@ -57,8 +35,8 @@ class EarliestDeadline(GroupPolicy):
     one_gpu_stages: Literal["stay", "lowest"] = "stay"
     follows_gpus: bool = field(init=False, default=True, repr=False)
     _view: StageView = field(init=False, repr=False)
-    _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
-    """The requests at a boundary, by urgency."""
+    _waiting: Queue = field(init=False, default_factory=Queue, repr=False)
+    """The requests at a boundary."""
     _new_at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
     """The requests that arrived or reached a boundary since the last decision."""
     _idle: int = field(init=False, default=0, repr=False)
@@ -68,7 +46,7 @@ class EarliestDeadline(GroupPolicy):
         self._view = view
 
     def arrived(self, progress: Progress, now_s: float) -> None:
-        insort(self._waiting, (urgency(progress), progress))
+        self._waiting.add(progress)
         self._new_at_boundary.append(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
@@ -93,7 +71,7 @@ class EarliestDeadline(GroupPolicy):
         if self.fit == "best" and free:
             free = self._widen(chosen, free)
         for progress in chosen:
-            del self._waiting[bisect_left(self._waiting, (urgency(progress),))]
+            self._waiting.leave(progress)
         self._idle = free
         self._new_at_boundary.clear()
         launches = []

@@ -60,18 +60,19 @@ class FixedDegree(GroupPolicy):
             else:
                 ready.append(progress)
         self._between_stages.clear()
-        free = self._free
-        away = [gpu for gpu in free if claimed[gpu]]
-        if away:
+        away: list[int] = []
+        if any(map(claimed.__getitem__, self._free)):
+            away = [gpu for gpu in self._free if claimed[gpu]]
             # Idle from its return on, so it goes last.
-            free = [gpu for gpu in free if not claimed[gpu]]
-            self._free = free + away
+            self._free = [gpu for gpu in self._free if not claimed[gpu]] + away
         while queue:
-            degree = self.degree_by_size.get(size_of(queue[0].request), self.degree)
-            if degree > len(free):
+            degree = self.degree
+            if self.degree_by_size:
+                degree = self.degree_by_size.get(size_of(queue[0].request), degree)
+            if degree > len(self._free) - len(away):
                 break
             progress = queue.popleft()
-            self._gpus_of[progress], free, self._free = tuple(free[:degree]), free[degree:], self._free[degree:]
+            self._gpus_of[progress], self._free = tuple(self._free[:degree]), self._free[degree:]
             ready.append(progress)
         launches = []
         for progress in ready:

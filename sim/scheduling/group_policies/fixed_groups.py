@@ -218,7 +218,7 @@ class FixedGroups(GroupPolicy):
                 f"{progress.request.row}; name one for each size of the trace"
             )
         if self.assignment == "least-backlog":
-            return min(lanes, key=self._backlog_s)
+            return self._least_backlog(lanes)
         if self.assignment == "load-adaptive":
             degrees = [len(lane.gpus) for lane in lanes]
             degree = min(degrees) if self._is_busy(now_s) else max(degrees)
@@ -227,9 +227,17 @@ class FixedGroups(GroupPolicy):
         self._turns[size] = turn + 1
         return lanes[turn % len(lanes)]
 
-    def _backlog_s(self, lane: Lane) -> float:
-        owner = lane.owner
-        return lane.queued_s + (0.0 if owner is None else self._view.remaining_s(owner, len(lane.gpus)))
+    def _least_backlog(self, lanes: Sequence[Lane]) -> Lane:
+        """Return the group with the fewest estimated seconds left, of ties the first."""
+        best, least_s = lanes[0], inf
+        for lane in lanes:
+            backlog_s = lane.queued_s
+            if backlog_s < least_s:  # else what its owner has left would only add to it
+                if lane.owner is not None:
+                    backlog_s += self._view.remaining_s(lane.owner, len(lane.gpus))
+                if backlog_s < least_s:
+                    best, least_s = lane, backlog_s
+        return best
 
     def _is_busy(self, now_s: float) -> bool:
         if now_s - self._last_arrival_s <= self.busy_gap_s:

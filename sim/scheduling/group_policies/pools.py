@@ -209,7 +209,10 @@ class Pools(GroupPolicy):
         """Start what fits, the last stages first: a hand-over then precedes the next request on its old GPUs."""
         launches = []
         for pool in reversed(self._pools):
-            while pool.queue and (gpus := self._take(pool, pool.queue[0]) or self._lent(pool)):
+            while pool.queue and (pool.idle or pool.batches):
+                gpus = self._take(pool, pool.queue[0]) or self._lent(pool)
+                if not gpus:
+                    break
                 progress = pool.queue.popleft()
                 launches.append(Launch(progress, gpus, progress.left))
             if pool.joining or pool.batches:

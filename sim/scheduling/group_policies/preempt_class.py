@@ -310,15 +310,18 @@ class PreemptClass(GroupPolicy):
             ready = new
             if gives_way and self.give_way == "pause":
                 ready = [(order, progress) for order, progress in new if not self._is_paused(progress, now_s)]
+            slowest_s = max((seconds for _, (seconds, _) in cost_class.costs), default=0.0)
+            in_time: list[Candidate] = []
             best: list[list[Candidate]] = []
             for index in range(len(ready) - 1, gpus - 1, -1):
                 progress = ready[index][1]
-                candidates = self._candidates(progress, None, groups, now_s)
+                candidates = self._candidates_of_new(progress, groups, slowest_s, in_time, now_s)
                 if len(best) >= gpus and not _can_rival(candidates, best[-gpus]):
                     break
                 best.append(candidates)
                 offers.append((progress, candidates))
-            offers += [(progress, self._candidates(progress, None, groups, now_s)) for _, progress in ready[:gpus]]
+            for _, progress in ready[:gpus]:
+                offers.append((progress, self._candidates_of_new(progress, groups, slowest_s, in_time, now_s)))
         return offers
 
     def _idle(self) -> int:
@@ -483,6 +486,21 @@ class PreemptClass(GroupPolicy):
             ranked.sort()
         return [candidate for *_, candidate in ranked[: self.candidates]]
 
+    def _candidates_of_new(
+        self, progress: Progress, groups: Sequence[Group], slowest_s: float, in_time: list[Candidate], now_s: float
+    ) -> list[Candidate]:
+        """Return the candidates of a request that never ran; all requests of its class that are in time share theirs.
+
+        Args:
+            slowest_s: seconds of the class on the slowest group; who is in time there is so on all.
+            in_time: the shared candidates; empty before the first such request.
+        """
+        if now_s + slowest_s > progress.request.deadline_s:
+            return self._candidates(progress, None, groups, now_s)
+        if not in_time:
+            in_time += self._candidates(progress, None, groups, now_s)
+        return in_time
+
     def _costs(self, progress: Progress) -> dict[int, tuple[float, float]]:
         """Return by degree the estimated seconds left, and 1 + the share of the standalone latency saved."""
         key = progress.index, progress.left
@@ -500,6 +518,8 @@ class PreemptClass(GroupPolicy):
 
 def _can_rival(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> bool:
     """Return True if a candidate is worth as much as that of ``better`` on the same GPUs, or equal but for rounding."""
+    if candidates is better:
+        return True
     # An equal worth may win a tie, so the search goes on.
     least_worth = {candidate.claims: candidate.worth - ROUNDING for candidate in better}
     return any(candidate.worth >= least_worth[candidate.claims] for candidate in candidates)

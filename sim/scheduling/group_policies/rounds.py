@@ -1,6 +1,5 @@
 """Rounds of fixed length: at each tick the GPUs are planned anew, within a round nothing changes (GF-DiT's port)."""
 
-from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
@@ -9,7 +8,7 @@ from mezzotint.sim.core.clock import DISPATCH, Clock
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.protocols.execution import TOLERANCE
-from mezzotint.sim.scheduling.group_policies.edf import Urgency, take, urgency
+from mezzotint.sim.scheduling.group_policies.urgency import Queue, take
 
 Options = list[tuple[int, float]]
 """Parallel degrees, each with the estimated seconds that are left of a request on it."""
@@ -43,8 +42,8 @@ class Rounds(GroupPolicy):
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
-    _waiting: list[tuple[Urgency, Progress]] = field(init=False, default_factory=list, repr=False)
-    """The requests at a boundary, by urgency."""
+    _waiting: Queue = field(init=False, default_factory=Queue, repr=False)
+    """The requests at a boundary."""
     _options: dict[Progress, Options] = field(init=False, default_factory=dict, repr=False)
     """By waiting request, its options; they do not change while it waits."""
     _in_time: dict[int, Progress] = field(init=False, default_factory=dict, repr=False)
@@ -99,12 +98,13 @@ class Rounds(GroupPolicy):
                 within = cost.steps_in(self._tick_s - now_s, progress.done, progress.stage.steps)
                 steps = floor(within + TOLERANCE)
             launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
-            del self._waiting[bisect_left(self._waiting, (urgency(progress),))], self._options[progress]
+            self._waiting.leave(progress)
+            del self._options[progress]
             self._in_time.pop(progress.submission_index, None)
         return launches
 
     def _wait(self, progress: Progress) -> None:
-        insort(self._waiting, (urgency(progress), progress))
+        self._waiting.add(progress)
         self._options[progress] = self._remaining(progress)
         self._in_time[progress.submission_index] = progress
 

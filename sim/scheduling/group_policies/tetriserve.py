@@ -15,9 +15,13 @@ from mezzotint.sim.core.plan import Plan, whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.workload import check_equal_steps
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
+from mezzotint.sim.scheduling.group_policies.urgency import Queue, urgency
 
 SURVIVES = 1 << 20
 """Value of a request that can still be in time, in units of a request that runs: survivors count first."""
+
+NONE = -(1 << 60)
+"""Sum of values of no choice, below all others."""
 
 LATE = "no parallel degree meets its deadline any more"
 
@@ -32,6 +36,7 @@ class Costs:
         frontier: (degree, seconds of a step) of the efficient degrees on which a step fits into a round.
         fastest_s: seconds of a step on the fastest degree.
         later_s: seconds of the later stages, each on its fastest degree.
+        any_cost: cost on the least degree; what comes before and after the steps is the same on all.
         is_late: True once no degree meets the deadline.
     """
 
@@ -40,7 +45,11 @@ class Costs:
     frontier: list[tuple[int, float]]
     fastest_s: float
     later_s: float
+    any_cost: StageCost = field(init=False)
     is_late: bool = False
+
+    def __post_init__(self) -> None:
+        self.any_cost = next(iter(self.by_degree.values()))
 
 
 def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -96,19 +105,31 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
     Args:
         options: (GPUs, value) of each option of each request; the first takes no GPU.
     """
-    best = [max(range(len(offers)), key=lambda index: (offers[index][1], -offers[index][0])) for offers in options]
-    if sum(offers[index][0] for offers, index in zip(options, best, strict=True)) <= gpus:
+    best, free = [], gpus
+    for offers in options:
+        index, (width, value) = 0, offers[0]
+        for other in range(1, len(offers)):
+            other_width, other_value = offers[other]
+            if other_value > value or (other_value == value and other_width < width):
+                index, width, value = other, other_width, other_value
+        free -= width
+        if free < 0:
+            break
+        best.append(index)
+    else:
         return best
-    # -1: no choice takes exactly so many GPUs.
-    sums = [0] + [-1] * gpus
+    # No choice takes exactly so many GPUs, whatever is added to it.
+    sums = [0] + [NONE] * gpus
     picks: list[list[int]] = []
     for offers in options:
-        after, pick = [-1] * (gpus + 1), [0] * (gpus + 1)
-        for index, (width, value) in enumerate(offers):
+        kept = offers[0][1]
+        after, pick = [total + kept for total in sums], [0] * (gpus + 1)
+        for index in range(1, len(offers)):
+            width, value = offers[index]
             for taken in range(width, gpus + 1):
-                before = sums[taken - width]
-                if before >= 0 and before + value > after[taken]:
-                    after[taken], pick[taken] = before + value, index
+                total = sums[taken - width] + value
+                if total > after[taken]:
+                    after[taken], pick[taken] = total, index
         sums = after
         picks.append(pick)
     # Of equal sums the fewest GPUs: what is left serves late requests and widens others.
@@ -182,7 +203,7 @@ class TetriServe(GroupPolicy):
     _opened_s: float = field(init=False, default=-inf)
     """Instant of a round to be decided: after all other events of the instant."""
     _known_costs: dict[Progress, Costs] = field(init=False, default_factory=dict, repr=False)
-    _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
+    _waiting: Queue = field(init=False, default_factory=Queue, repr=False)
     """Requests at a boundary that may still be in time."""
     _late: list[tuple[float, float, int, Progress]] = field(init=False, default_factory=list, repr=False)
     """Heap of the others at a boundary, by deadline."""
@@ -204,7 +225,7 @@ class TetriServe(GroupPolicy):
             self._length_s = self.round_s or self._derived_round_s()
             self._run.assume("seconds of a round", self._length_s, "group_policy.granularity")
         self._known_costs[progress] = self._costs(progress)
-        self._waiting[progress] = None
+        self._waiting.add(progress)
         if not self._is_due:
             if self._next_s == -inf:
                 self._next_s = now_s
@@ -220,7 +241,7 @@ class TetriServe(GroupPolicy):
         if costs.is_late:
             self._push_late(progress)
         else:
-            self._waiting[progress] = None
+            self._waiting.add(progress)
 
     def restarted(self, progress: Progress, now_s: float) -> None:
         is_late = self._known_costs[progress].is_late
@@ -308,15 +329,15 @@ class TetriServe(GroupPolicy):
         """
         length_s, after_s = self._length_s, now_s + self._length_s
         in_time = []
-        for progress in sorted(self._waiting, key=_urgency):
+        for _, progress in list(self._waiting):
             costs, deadline_s = self._known_costs[progress], progress.request.deadline_s
-            done, steps, stage_left = progress.done, progress.stage.steps, progress.left
-            any_cost = next(iter(costs.by_degree.values()))
+            steps, stage_left = progress.stage.steps, progress.left
+            done, any_cost = steps - stage_left, costs.any_cost
             besides_s = any_cost.last_s + costs.later_s
             begin_s = 0.0 if done else any_cost.first_s
             pairs = least_gpu_seconds(stage_left, deadline_s - now_s - besides_s - begin_s, costs.frontier)
             if not pairs:
-                del self._waiting[progress]
+                self._waiting.leave(progress)
                 if self.late == "drop":
                     del self._known_costs[progress]
                     self._view.discard(progress, LATE)
@@ -351,7 +372,7 @@ class TetriServe(GroupPolicy):
             if pick:
                 degree = widths[pick][0]
                 chosen[progress] = degree, counts[pick]
-                del self._waiting[progress]
+                self._waiting.leave(progress)
                 free -= degree
         return free
 
@@ -421,7 +442,7 @@ class TetriServe(GroupPolicy):
         refused: set[tuple[object, ...]] = set()
         self._late.sort()  # a sorted list is a heap
         joined: set[Progress] = set()
-        for joining in [*sorted(self._waiting, key=_urgency), *(progress for *_, progress in self._late)]:
+        for joining in [progress for *_, progress in (*self._waiting, *self._late)]:
             if not open_batches:
                 break
             key, is_late = joining.batch_key, self._known_costs[joining].is_late
@@ -444,9 +465,8 @@ class TetriServe(GroupPolicy):
                     if not open_batches[key]:
                         del open_batches[key]
                 break
-        for progress in joined:
-            self._waiting.pop(progress, None)
         if joined:
+            self._waiting[:] = [entry for entry in self._waiting if entry[-1] not in joined]
             self._late = [entry for entry in self._late if entry[-1] not in joined]
         return batches
 
@@ -476,7 +496,7 @@ class TetriServe(GroupPolicy):
         costs, left = self._known_costs[progress], progress.left - steps
         if costs.is_late:
             return True
-        last_s = next(iter(costs.by_degree.values())).last_s
+        last_s = costs.any_cost.last_s
         after_s = now_s + self._length_s
         if left or costs.later_s:
             after_s += left * costs.fastest_s + (last_s if left else 0.0) + costs.later_s
@@ -506,8 +526,4 @@ class TetriServe(GroupPolicy):
         return groups
 
     def _push_late(self, progress: Progress) -> None:
-        heappush(self._late, (*_urgency(progress), progress))
-
-
-def _urgency(progress: Progress) -> tuple[float, float, int]:
-    return progress.request.deadline_s, progress.request.arrival_s, progress.submission_index
+        heappush(self._late, (*urgency(progress), progress))

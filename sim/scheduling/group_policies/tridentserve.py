@@ -13,7 +13,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
-from mezzotint.sim.scheduling.group_policies.edf import take
+from mezzotint.sim.scheduling.group_policies.urgency import take
 
 ON_TIME = 1000.0
 """Reward of a request that meets its deadline (BIG_ON of efficient_ilp.py)."""
