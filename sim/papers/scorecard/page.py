@@ -6,9 +6,10 @@ from typing import Any, get_args
 import mezzotint.figures.page
 from mezzotint.figures.page import DASH, number, percent
 from mezzotint.sim.papers.scorecard.columns import MECHANISM, SYNTHETIC
+from mezzotint.sim.papers.scorecard.curves import compare
 from mezzotint.sim.papers.scorecard.measures.interpretations import SIZES
 from mezzotint.sim.papers.scorecard.rows import Column, Row
-from mezzotint.sim.papers.scorecard.study import Study
+from mezzotint.sim.papers.scorecard.study import Curve, Study
 from mezzotint.sim.papers.scorecard.verdict import SCORED, Kind, Verdict
 
 HEADINGS: Mapping[Verdict, str] = {
@@ -146,6 +147,8 @@ def _paper(
         because=_group_ids((row for row in flat if row.because), lambda row: row.because),
         spreads=[row for row in flat if row.spread is not None],
         behind=[f"**{ids}**: {text}" for ids, text in _group_ids(flat, _behind) if text],
+        curves=_curves(rows, study.curves.get(system, [])),
+        plotted=study.plotted.get(system, ""),
         sizes=[f"{size:,}" for size in SIZES],
         commands=[
             f"{column.name}: {ids}: {command}"
@@ -239,6 +242,19 @@ def error(row: Row) -> str:
         return " · ".join(percent(each, sign=True) for each in errors)
     mean = sum(map(abs, errors)) / len(errors)
     return f"mean size {percent(mean)}, largest {percent(max(errors, key=abs), sign=True)}"
+
+
+def _curves(columns: Mapping[str, Sequence[Row]], listed: Sequence[Curve]) -> list[list[str]]:
+    """Return the cells of each curve: where, what, the points, and the mean size of the error in each column."""
+    lines: dict[str, list[str]] = {}
+    for name, rows in columns.items():
+        for curve in compare(listed, {row.id: row for row in rows}):
+            key = f"{curve.of.figure}: {curve.of.what}"
+            ours = "" if len(columns) > 1 else f"{number(curve.ours, 3)}"
+            cells = [key, ", ".join(curve.of.x), number(curve.paper, 3), *([ours] if ours else [])]
+            error = percent(curve.error) if len(columns) == 1 else f"{name} {percent(curve.error)}"
+            lines.setdefault(key, cells).append(error)
+    return list(lines.values())
 
 
 def _reasons(columns: Mapping[str, Sequence[Row]], verdict: Verdict) -> list[tuple[str, str]]:

@@ -10,7 +10,8 @@ from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.runs import finish
 from mezzotint.sim.papers.scorecard import page
-from mezzotint.sim.papers.scorecard.columns import MECHANISM, ColumnTrace
+from mezzotint.sim.papers.scorecard.columns import MECHANISM, SYNTHETIC, ColumnTrace
+from mezzotint.sim.papers.scorecard.curves import compare, draw
 from mezzotint.sim.papers.scorecard.figure import figures
 from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation, interpret
 from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
@@ -113,7 +114,18 @@ def write(columns: Sequence[Column], study: Study, folder: Path, name: str) -> N
         system: {image_file(f"{name}-{part}"): figure for part, figure in parts.items()}
         for system, parts in figures(columns).items()
     }
-    text, more = page.render(columns, study, name, {system: list(images) for system, images in drawn.items()})
+    for system, listed in study.curves.items():
+        for column in columns:
+            if column.name in (MECHANISM, SYNTHETIC) and system in drawn:
+                end = "-ground-curves" if column.layer == "ground" else "-curves"
+                compared = compare(listed, {row.id: row for row in column.rows})
+                drawn[system][image_file(f"{name}-{system}{end}")] = draw(compared)
+    text, more = page.render(
+        columns,
+        study,
+        name,
+        {system: [image for image, figure in images.items() if figure is not None] for system, images in drawn.items()},
+    )
     images = {image: figure for parts in drawn.values() for image, figure in parts.items()}
     write_page(folder, name, {"columns": [asdict(column) for column in columns]}, text, images, more)
 

@@ -97,6 +97,25 @@ class Declared(BaseModel):
     instead: str = ""
 
 
+class Curve(BaseModel):
+    """Printed points of a figure or table, in the order of their rows.
+
+    Attributes:
+        figure, what: where it is, and what it shows.
+        x: the name of each point.
+        rows: ids of the targets whose values are the points.
+        part: first and last of the points, the last one left out; None is all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    figure: str
+    what: str
+    x: list[str]
+    rows: list[str]
+    part: tuple[int, int] | None = None
+
+
 class Content(BaseModel):
     """conf/data/scorecard.yaml.
 
@@ -106,6 +125,7 @@ class Content(BaseModel):
         seeds: seeds of each experiment in the column of the mechanism.
         own_seeds: experiments that keep the seeds of their own sweep there, with the reason.
         declared: by paper, the inputs of all its rows.
+        curves: by paper, its curves; plotted, its figures without printed numbers.
         quick: overrides that make each experiment quick; null leaves it out.
         rows: by target id.
     """
@@ -117,6 +137,8 @@ class Content(BaseModel):
     seeds: list[int] = []
     own_seeds: dict[str, str] = {}
     declared: dict[str, list[Declared]] = {}
+    curves: dict[str, list[Curve]] = {}
+    plotted: dict[str, str] = {}
     quick: dict[str, list[str] | None] = {}
     rows: dict[str, Entry]
 
@@ -130,7 +152,7 @@ class Study:
         form: the form of the scorecard in words, such as "in full".
         with_interpretations: True if NIRVANA's alternative interpretations and its observations are included.
         hits: see Content.
-        declared: see Content.
+        declared, curves, plotted: see Content.
         seeds: by experiment, the seeds of the column of the mechanism; an experiment without has its own.
     """
 
@@ -142,6 +164,8 @@ class Study:
     hits: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     seeds: Mapping[str, Sequence[int]] = field(default_factory=dict)
     declared: Mapping[str, Sequence[Declared]] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
+    plotted: Mapping[str, str] = field(default_factory=dict)
 
     def entry(self, target: str) -> Entry:
         """Return the entry of a target by its id."""
@@ -223,7 +247,18 @@ def load_study(system: str | None, *, quick: bool) -> Study:
     if not quick:
         named = {name for entry in content.rows.values() for name in entry.experiments}
         seeds = dict.fromkeys(sorted(named - content.own_seeds.keys()), content.seeds)
-        return Study(targets, content.rows, {}, "in full", "nirvana" in targets, content.hits, seeds, content.declared)
+        return Study(
+            targets,
+            content.rows,
+            {},
+            "in full",
+            "nirvana" in targets,
+            content.hits,
+            seeds,
+            content.declared,
+            content.curves,
+            content.plotted,
+        )
     added = {name: words for name, words in content.quick.items() if words is not None}
     excluded = content.quick.keys() - added.keys()
     unmeasured = {"measure": None, "experiments": (), "fixed_by": "", "basis": ""}
