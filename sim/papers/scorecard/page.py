@@ -162,7 +162,8 @@ def _paper(
 def line(row: Row) -> str:
     """Return the cells of a row: id, what, paper, allowed, ours, interval, error and verdict."""
     verdict = f"**{row.verdict}**" if row.verdict == "within tolerance" else row.verdict
-    cells = [*_paper_cells(row), _values(row.ours), _interval(row), error(row), verdict]
+    older = f" ({row.made})" if row.made else ""
+    cells = [*_paper_cells(row), _values(row.ours), _interval(row), error(row), verdict + older]
     return f"| {' | '.join(cells)} |"
 
 

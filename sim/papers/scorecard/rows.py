@@ -48,6 +48,7 @@ class Row:
         spread: of a row that depends on a free choice; ours is then the median, or what most choices give.
         interval: over the seeds of its runs, of which ours is the mean; None if one value is all there is.
         kind: what the row shows.
+        made: of a row that is older than its column, when it was measured.
         because: of a row of algebra, how it follows; of an unprinted input, which and what another value gives.
     """
 
@@ -73,6 +74,7 @@ class Row:
     interval: Interval | None = None
     kind: Kind = "predicted"
     because: str = ""
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,10 @@ def _measure(
             raise Unmeasured(NOT_YET)
         if entry.real_prompts and not runs.outcomes:
             raise Unmeasured(NEEDS_REAL_PROMPTS)
-        of_seeds = [entry.evaluate(one) for one in runs.by_seed()]
+        try:
+            of_seeds = [entry.evaluate(one) for one in runs.by_seed()]
+        except Unmeasured:  # the curve of one seed may end too early, where that of all does not
+            of_seeds = [entry.evaluate(runs)]
         ours = entry.evaluate(runs) if isinstance(of_seeds[0], Alternatives) and len(of_seeds) > 1 else of_seeds[0]
     except Unmeasured as error:
         why = str(error)
