@@ -93,8 +93,8 @@ def table(system: str) -> str:
     predicted = [row for row in rows if row["kind"] == "predicted"]
     within = sum(row["verdict"] == "within tolerance" for row in predicted)
     lines = [
-        f"{within} of {len(predicted)} predictions of the mechanism are within tolerance. Rows on an input that nobody printed, "
-        "fits and algebra are counted apart.",
+        f"{within} of {len(predicted)} predictions of the mechanism are within tolerance. Rows on an input that nobody "
+        "printed, fits and algebra are counted apart.",
         "",
         "| id | what | kind | paper | ours | verdict |",
         "|---|---|---|---|---|---|",
