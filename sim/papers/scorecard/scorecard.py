@@ -6,6 +6,8 @@ from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
+from matplotlib.figure import Figure
+
 from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.runs import finish
@@ -110,7 +112,7 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[list[Column], li
 
 def write(columns: Sequence[Column], study: Study, folder: Path, name: str) -> None:
     """Write ``name``.json, the pages and the figures of each system in ``folder``; ``study`` names form and inputs."""
-    drawn = {
+    drawn: dict[str, dict[str, Figure | None]] = {
         system: {image_file(f"{name}-{part}"): figure for part, figure in parts.items()}
         for system, parts in figures(columns).items()
     }
