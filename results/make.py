@@ -19,6 +19,7 @@ from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.scaling import STUDY as SCALING
 from mezzotint.sim.papers.scorecard import scorecard
 from mezzotint.sim.papers.scorecard.rows import read_columns
+from mezzotint.sim.papers.scorecard.study import load_study
 from mezzotint.sim.papers.stages import STUDY as STAGES
 from mezzotint.sim.papers.video.study import STUDY as VIDEO
 
@@ -31,7 +32,7 @@ def make(folder: Path) -> None:
     """Write all pages, their data and their figures in ``folder``."""
     for study in STUDIES:
         study.write(json.loads((FOLDER / f"{study.name}.json").read_text(encoding="utf-8")), folder)
-    scorecard.write(read_columns(FOLDER / "scorecard.json"), "in full", folder, "scorecard")
+    scorecard.write(read_columns(FOLDER / "scorecard.json"), load_study(None, quick=False), folder, "scorecard")
 
 
 if __name__ == "__main__":

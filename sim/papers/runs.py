@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from mezzotint.sim.core.streams import stream
 from mezzotint.sim.metrics.run_files import read_summary, read_table
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.compose import OURS
-from mezzotint.sim.run.config.compose import compose_config as compose
+from mezzotint.sim.run.config.compose import OURS, composed
 from mezzotint.sim.run.config.options import resolve_config
 from mezzotint.sim.run.config.points import points as points_of
 from mezzotint.sim.run.pool import Launcher, run_calls
@@ -96,12 +95,19 @@ def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
 
     A point that declares hits itself, or does not compose, is returned unchanged.
     """
+    groups = tuple(word for word in point.overrides if "." not in word.partition("=")[0])
     try:
-        config = compose_point(point)
+        system, has_hits = _system(tuple(word for word in groups if not word.startswith("seed=")))
     except UNCOMPOSABLE:
         return point
-    added = () if config.get("hits") else hits.get(config["system"]["name"], ())
-    return replace(point, overrides=(*point.overrides, *added))
+    return replace(point, overrides=(*point.overrides, *(() if has_hits else hits.get(system, ()))))
+
+
+@cache
+def _system(groups: tuple[str, ...]) -> tuple[str, bool]:
+    """Return the name of the system of these choices of groups, and True if they declare hits."""
+    with composed([*groups, "run.dir=unnamed"]) as config:
+        return str(config["system"]["name"]), bool(config.get("hits"))
 
 
 def compose_point(point: Point) -> Config:
@@ -109,7 +115,8 @@ def compose_point(point: Point) -> Config:
 
     Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    return resolve_config(compose([*point.overrides, "run.dir=unnamed"]))
+    with composed([*point.overrides, "run.dir=unnamed"]) as config:
+        return resolve_config(config)
 
 
 def to_override(values: Mapping[str, object]) -> str:
@@ -203,6 +210,14 @@ class Runs:
                 or wanted.items() <= {key.rpartition(".")[2]: choice for key, choice in point.choices.items()}.items()
             )
         )
+
+    def by_seed(self) -> "list[Runs]":
+        """Return the runs of each swept seed, or all together if none is; runs without one belong to every seed."""
+        seeds = dict.fromkeys(point.choices["seed"] for point, _ in self.outcomes if "seed" in point.choices)
+        return [
+            Runs(tuple((point, run) for point, run in self.outcomes if point.choices.get("seed", seed) == seed))
+            for seed in seeds
+        ] or [self]
 
     def mean(self, *keys: str) -> float:
         """Return the mean over the runs of the number under ``keys`` of their summaries."""

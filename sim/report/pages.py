@@ -18,13 +18,19 @@ def image_file(stem: str) -> str:
 
 
 def write_page(
-    folder: Path, name: str, facts: Mapping[str, Any], text: str, figures: "Mapping[str, Figure | None]"
+    folder: Path,
+    name: str,
+    facts: Mapping[str, Any],
+    text: str,
+    figures: "Mapping[str, Figure | None]",
+    more: Mapping[str, str] | None = None,
 ) -> None:
     """Write a study's page, its data and its figures in ``folder``, and print the paths.
 
     Args:
         text: the page in Markdown. An existing file is replaced only if it begins with the same line.
         figures: by file name, see `image_file`; a None removes the file of an earlier page.
+        more: further pages in Markdown, by file name.
 
     Raises:
         ConfigError: the folder or a file cannot be written, or NAME.md holds something else.
@@ -36,9 +42,12 @@ def write_page(
     check_ours(markdown, ConfigError, "a page of this study", text.partition("\n")[0].encode())
     drawn = {folder / file: figure for file, figure in figures.items() if figure is not None}
     removed = [folder / file for file, figure in figures.items() if figure is None]
-    with atomic_files([*drawn, data, markdown], ConfigError, removed) as (*images, plain, page):
-        for image, figure in zip(images, drawn.values(), strict=True):
+    further = {folder / file: content for file, content in (more or {}).items()}
+    with atomic_files([*drawn, *further, data, markdown], ConfigError, removed) as (*made, plain, page):
+        for image, figure in zip(made, drawn.values(), strict=False):
             image.write_bytes(page_svg(figure))
+        for file, content in zip(made[len(drawn) :], further.values(), strict=True):
+            file.write_text(content, encoding="utf-8")
         plain.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
         page.write_text(text, encoding="utf-8")
-    print(markdown, data, *drawn, sep="\n")
+    print(markdown, *further, data, *drawn, sep="\n")

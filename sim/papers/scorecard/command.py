@@ -81,11 +81,11 @@ def compare(
     failed = FAILED if any(INSTALL not in error for error in made.failed) else 0
     columns = made.columns
     if not check:
-        columns, dropped = scorecard.add_earlier_columns(made, before)
-        for old in dropped:
-            wrong = f"the column {old} comes from other code or settings; make it again with --trace"
+        columns, older = scorecard.add_earlier_columns(made, before)
+        for old in older:
+            wrong = f"the column {old} is kept and comes from other code or settings; make it again with --trace"
             print(f"mezzotint: {before}: {wrong}", file=sys.stderr)
-        scorecard.write(columns, study.form, output, stem)
+        scorecard.write(columns, study, output, stem)
     for column in columns:
         print(f"{column.name}: {page.tally(column.rows)}")
     return failed if not check else report_lost(committed, scorecard.comparisons(columns)) or failed

@@ -10,8 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from mezzotint.figures.page import number
-from mezzotint.figures.palette import EDGE, GREEN, GREY, INK, VERMILION, house_style
+from mezzotint.figures.palette import BLUE, EDGE, GREEN, GREY, INK, VERMILION, house_style
 from mezzotint.sim.papers.scorecard.rows import Column, Row
+from mezzotint.sim.papers.scorecard.verdict import SCORED
 
 WIDTH = 8.3
 """Inches: 800 pixels of a page."""
@@ -43,7 +44,7 @@ MAX_LABELLED = 4
 DEFAULT_UNIT = 0.05
 """Relative unit of the axis for rows without a tolerance (inputs, bounds)."""
 
-COLOURS = {"within tolerance": GREEN, "outside": VERMILION, "input": GREY, "inconsistent": GREY}
+COLOURS = {"within tolerance": GREEN, "outside": VERMILION, "undecided": BLUE, "input": GREY, "inconsistent": GREY}
 """Colours by verdict."""
 
 _BAND = "#e3f1ec"
@@ -137,7 +138,8 @@ def draw(columns: Mapping[str, Sequence[Row]]) -> Figure | None:
     handles = [
         _mark(COLOURS["within tolerance"], "o", "within tolerance"),
         _mark(COLOURS["outside"], "o", "outside"),
-        _mark(COLOURS["input"], "o", "input or fitted; or inconsistent"),
+        _mark(COLOURS["undecided"], "o", "undecided"),
+        _mark(COLOURS["input"], "o", "input; or inconsistent"),
         _mark(EDGE, "D", "ordering, 0 if true", "white"),
         _mark(EDGE, ">", f"error above {MAX_OFFSET:g} tolerances"),
         Patch(color=_BAND, label="tolerance"),
@@ -168,10 +170,10 @@ def _format(value: Any) -> str:
 def _title(columns: Mapping[str, Sequence[Row]]) -> str:
     rows = [row for listed in columns.values() for row in listed]
     verdicts = [row.verdict for row in rows if row.ours is not None]
-    within, outside = verdicts.count("within tolerance"), verdicts.count("outside")
+    within, compared = verdicts.count("within tolerance"), sum(verdict in SCORED for verdict in verdicts)
     absent = {row.id for row in rows} - {row.id for row in rows if row.ours is not None}
     rest = f"; not simulated: {', '.join(sorted(absent))}" if absent else ""
-    return f"{rows[0].system}, {', '.join(columns)}: {within} of {within + outside} scored rows within tolerance{rest}"
+    return f"{rows[0].system}, {', '.join(columns)}: {within} of {compared} rows within tolerance{rest}"
 
 
 def _mark(colour: str, marker: str, label: str, face: str | None = None) -> Line2D:

@@ -1,6 +1,6 @@
 """Results of the scorecard: columns of rows, each row a target with the simulated value and the verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,12 +14,22 @@ from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretati
 from mezzotint.sim.papers.scorecard.measures.observations import Observation
 from mezzotint.sim.papers.scorecard.study import Entry, Study
 from mezzotint.sim.papers.scorecard.targets import Role, Target, Value
-from mezzotint.sim.papers.scorecard.verdict import Alternatives, Spread, Verdict, judge, round_value
+from mezzotint.sim.papers.scorecard.verdict import (
+    Alternatives,
+    Interval,
+    Kind,
+    Spread,
+    Verdict,
+    judge,
+    over_seeds,
+    round_value,
+)
 from mezzotint.sim.papers.study import unreadable
 
 NEEDS_REAL_PROMPTS = "needs prompts that people wrote"
 UNEXPLAINED = "reason not yet found"
 CHANGED = "its target has changed since; make the column again"
+LATER = "the column is older than the row; make it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,10 @@ class Row:
         layer: mechanism, ground or both, with the reason.
         tolerance_from: where the tolerance comes from.
         spread: of a row that depends on a free choice; ours is then the median, or what most choices give.
+        interval: over the seeds of its runs, of which ours is the mean; None if one value is all there is.
+        kind: what the row shows.
+        made: of a row that is older than its column, when it was measured.
+        because: of a row of algebra, how it follows; of an unprinted input, which and what another value gives.
     """
 
     id: str
@@ -57,6 +71,10 @@ class Row:
     layer: str = "mechanism"
     tolerance_from: str | None = None
     spread: Spread | None = None
+    interval: Interval | None = None
+    kind: Kind = "predicted"
+    because: str = ""
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +83,8 @@ class Column:
 
     Attributes:
         trace: which trace it is, in words.
-        follows_from: digest of code, settings and form; columns with different digests are not shown together.
+        follows_from: digest of code, settings and form. A column of another digest is older than the others.
+        made: the date on which its runs were compared, and the commit if it is known.
     """
 
     name: str
@@ -73,6 +92,7 @@ class Column:
     follows_from: str
     rows: list[Row]
     layer: Layer = "ground"
+    made: str = ""
     readings: list[Interpretation] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 
@@ -103,46 +123,52 @@ def score(study: Study, column: ColumnTrace, runs: Runs) -> list[Row]:
 def _row(study: Study, column: ColumnTrace, system: str, target: Target, runs: Runs) -> Row:
     entry, finished = study.entry(target.id), runs.finished()
     reason = entry.reason_in(column.name)
-    ours, spread, not_run = _measure(entry, target, reason, runs)
+    ours, spread, interval, not_run = _measure(entry, target, reason, runs)
     return Row(
         id=target.id,
         system=system,
         ours=ours,
         basis=entry.basis or None,
         fixed_by=entry.fixed_by or None,
-        command=None if entry.measure is None else _command(system, entry.experiments, column, study.overrides),
+        command=None if entry.measure is None else _command(system, entry.experiments, column, study),
         requests=max((run.summary["requests"]["arrived"] for run in finished), default=None),
         trace=sorted({run.summary["trace"]["digest"] for run in finished}),
         layer=entry.layer,
         tolerance_from=entry.tolerance,
         spread=spread,
-        **_compare(target, ours, spread, reason, not_run and column.without_path(not_run)),
+        interval=interval,
+        **_compare(target, entry, ours, spread, interval, reason, not_run and column.without_path(not_run)),
     )
 
 
 def _measure(
     entry: Entry, target: Target, reason: str | None, runs: Runs
-) -> tuple[Value | None, Spread | None, str | None]:
-    """Return the value, its spread, and why there is no value."""
+) -> tuple[Value | None, Spread | None, Interval | None, str | None]:
+    """Return the value, its spread, its interval, and why there is no value."""
     try:
         if entry.measure is None:
             raise Unmeasured(NOT_YET)
         if entry.real_prompts and not runs.outcomes:
             raise Unmeasured(NEEDS_REAL_PROMPTS)
-        ours = entry.evaluate(runs)
+        try:
+            of_seeds = [entry.evaluate(one) for one in runs.by_seed()]
+        except Unmeasured:  # the curve of one seed may end too early, where that of all does not
+            of_seeds = [entry.evaluate(runs)]
+        ours = entry.evaluate(runs) if isinstance(of_seeds[0], Alternatives) and len(of_seeds) > 1 else of_seeds[0]
     except Unmeasured as error:
         why = str(error)
         if why in (NOT_YET, NEEDS_REAL_PROMPTS):
             # of a row that needs real prompts, the reason explains the value on another trace
             needs = target.needs and f"needs {target.needs}"
             why = "; ".join(filter(None, [why, reason if why == NOT_YET else None, needs]))
-        return None, None, why
+        return None, None, None, why
+    mean, interval = over_seeds([one.typical() if isinstance(one, Alternatives) else one for one in of_seeds])
     if isinstance(ours, Alternatives):
-        return round_value(ours.typical()), ours.spread(target), None
-    return round_value(ours), None, None
+        return round_value(ours.typical()), ours.spread(target), interval, None
+    return round_value(mean), None, interval, None
 
 
-def rejudge(row: Row, target: Target, reason: str | None) -> Row:
+def rejudge(row: Row, target: Target, entry: Entry, reason: str | None) -> Row:
     """Judge a row of an earlier scorecard by the present target and reason, with the same simulated value.
 
     The alternatives of a row are not kept. So a row that has some is not run if its target has changed.
@@ -150,16 +176,44 @@ def rejudge(row: Row, target: Target, reason: str | None) -> Row:
     Raises ConfigError: the value has another form than the target.
     """
     if row.spread is not None and (row.paper, row.tolerance) != (target.paper, target.tolerance):
-        return replace(row, ours=None, spread=None, **_compare(target, None, None, reason, CHANGED))
-    return replace(row, **_compare(target, row.ours, row.spread, reason, row.reason))
+        return replace(row, ours=None, spread=None, **_compare(target, entry, None, None, None, reason, CHANGED))
+    return replace(row, **_compare(target, entry, row.ours, row.spread, row.interval, reason, row.reason))
+
+
+def not_made(system: str, target: Target, entry: Entry) -> Row:
+    """Return the row of a target that an earlier column lacks."""
+    return Row(
+        id=target.id,
+        system=system,
+        ours=None,
+        basis=entry.basis or None,
+        fixed_by=entry.fixed_by or None,
+        command=None,
+        requests=None,
+        trace=[],
+        layer=entry.layer,
+        tolerance_from=entry.tolerance,
+        **_compare(target, entry, None, None, None, None, LATER),
+    )
 
 
 def _compare(
-    target: Target, ours: Value | None, spread: Spread | None, reason: str | None, not_run: str | None
+    target: Target,
+    entry: Entry,
+    ours: Value | None,
+    spread: Spread | None,
+    interval: Interval | None,
+    reason: str | None,
+    not_run: str | None,
 ) -> dict[str, Any]:
     """Return the fields of a row that depend on its target; ``not_run`` is the reason if there is no value."""
-    error, verdict = judge(target, ours, spread)
-    explained = {"outside": reason or UNEXPLAINED, "inconsistent": reason or UNEXPLAINED, "not run": not_run}
+    error, verdict = judge(target, ours, spread, interval)
+    explained = {
+        "outside": reason or (None if target.role == "fit" else UNEXPLAINED),
+        "undecided": reason,
+        "inconsistent": reason or UNEXPLAINED,
+        "not run": not_run,
+    }
     return {
         "what": target.what,
         "paper": target.paper,
@@ -169,14 +223,11 @@ def _compare(
         "verdict": verdict,
         "reason": explained.get(verdict),
         "source": target.source,
+        "kind": entry.kind(target.role),
+        "because": entry.algebra or entry.unprinted,
     }
 
 
-def _command(
-    system: str, experiments: Sequence[str], column: ColumnTrace, overrides: Mapping[str, Sequence[str]]
-) -> str:
-    sweeps = [
-        " ".join(["mezzotint run -m", f"experiment={name}", *column.overrides(name, overrides.get(name, ()))])
-        for name in experiments
-    ]
+def _command(system: str, experiments: Sequence[str], column: ColumnTrace, study: Study) -> str:
+    sweeps = [" ".join(["mezzotint run -m", f"experiment={name}", *study.added(name, column)]) for name in experiments]
     return column.without_path(" && ".join(sweeps)) or f"mezzotint reproduce {system}"

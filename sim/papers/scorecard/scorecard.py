@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TypeVar
+
+from matplotlib.figure import Figure
 
 from mezzotint.figures.page import number
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.runs import finish
 from mezzotint.sim.papers.scorecard import page
-from mezzotint.sim.papers.scorecard.columns import MECHANISM, ColumnTrace
+from mezzotint.sim.papers.scorecard.columns import MECHANISM, SYNTHETIC, ColumnTrace
+from mezzotint.sim.papers.scorecard.curves import compare, draw
 from mezzotint.sim.papers.scorecard.figure import figures
 from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation, interpret
 from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
-from mezzotint.sim.papers.scorecard.rows import Column, read_columns, rejudge, score
+from mezzotint.sim.papers.scorecard.rows import Column, not_made, read_columns, rejudge, score
 from mezzotint.sim.papers.scorecard.study import Study
 from mezzotint.sim.papers.study import Comparison
 from mezzotint.sim.report.pages import image_file, write_page
@@ -60,7 +64,8 @@ def make(
         runs = finish(study.points(trace), work, jobs, launcher)
         for point, error in runs.failed():
             failed.setdefault(error, []).append(point.command)
-        column = Column(trace.name, description, follows_from(study), score(study, trace, runs), trace.layer)
+        rows, today = score(study, trace, runs), date.today().isoformat()
+        column = Column(trace.name, description, follows_from(study), rows, trace.layer, today)
         if study.is_interpreted(trace):
             observations = observe(runs.of(["nirvana-table2"]), work)
             column.readings.extend(_without_path(trace, interpret(runs)))
@@ -83,38 +88,48 @@ def add_earlier_columns(made: Scorecard, before: Path) -> tuple[list[Column], li
     """Add to ``made`` the columns that only the earlier scorecard ``before`` (its JSON) has, and judge them again.
 
     Returns:
-        The scorecard, and the names of the columns that were dropped: they come from other code or settings, or lack a
-        target of their layer and a system that they have.
+        The scorecard, and the names of the added columns that come from other code or settings, which the page says.
     """
     study, names = made.study, [column.name for column in made.columns]
     try:
         earlier = [column for column in read_columns(before) if column.name not in names]
     except ConfigError:  # no scorecard, or one of an earlier layout
         return made.columns, []
-    now, columns, dropped = follows_from(study), list(made.columns), []
+    now, columns = follows_from(study), list(made.columns)
     for column in earlier:
         rows, systems = {row.id: row for row in column.rows}, {row.system for row in column.rows}
-        in_layer = study.in_layer(column.layer)
-        targets = [target for system, listed in in_layer.items() if system in systems for target in listed]
-        if column.follows_from != now or any(target.id not in rows for target in targets):
-            dropped.append(column.name)
-            continue
-        reasons = {target.id: study.entry(target.id).reason_in(column.name) for target in targets}
-        again = [rejudge(rows[target.id], target, reasons[target.id]) for target in targets]
+        again = []
+        for system, listed in study.in_layer(column.layer).items():
+            for target in listed if system in systems else ():
+                entry, row = study.entry(target.id), rows.get(target.id)
+                reason = entry.reason_in(column.name)
+                again.append(rejudge(row, target, entry, reason) if row else not_made(system, target, entry))
         columns.append(replace(column, rows=again))
     first = [trace.name for trace in BUILT_IN]
-    return sorted(columns, key=lambda column: [*first, column.name].index(column.name)), dropped
+    older = [column.name for column in earlier if column.follows_from != now]
+    return sorted(columns, key=lambda column: [*first, column.name].index(column.name)), older
 
 
-def write(columns: Sequence[Column], form: str, folder: Path, name: str) -> None:
-    """Write ``name``.md, .json and the figures of each system in ``folder``; ``form`` is that of the study."""
-    drawn = {
+def write(columns: Sequence[Column], study: Study, folder: Path, name: str) -> None:
+    """Write ``name``.json, the pages and the figures of each system in ``folder``; ``study`` names form and inputs."""
+    drawn: dict[str, dict[str, Figure | None]] = {
         system: {image_file(f"{name}-{part}"): figure for part, figure in parts.items()}
         for system, parts in figures(columns).items()
     }
-    text = page.render(columns, form, {system: list(images) for system, images in drawn.items()})
+    for system, listed in study.curves.items():
+        for column in columns:
+            if column.name in (MECHANISM, SYNTHETIC) and system in drawn:
+                end = "-ground-curves" if column.layer == "ground" else "-curves"
+                compared = compare(listed, {row.id: row for row in column.rows})
+                drawn[system][image_file(f"{name}-{system}{end}")] = draw(compared)
+    text, more = page.render(
+        columns,
+        study,
+        name,
+        {system: [image for image, figure in images.items() if figure is not None] for system, images in drawn.items()},
+    )
     images = {image: figure for parts in drawn.values() for image, figure in parts.items()}
-    write_page(folder, name, {"columns": [asdict(column) for column in columns]}, text, images)
+    write_page(folder, name, {"columns": [asdict(column) for column in columns]}, text, images, more)
 
 
 def comparisons(columns: Sequence[Column]) -> dict[str, Comparison]:

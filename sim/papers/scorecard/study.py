@@ -13,7 +13,8 @@ from mezzotint.sim.papers.runs import Point, Runs, sweep, with_hits
 from mezzotint.sim.papers.scorecard.columns import ColumnTrace, Layer
 from mezzotint.sim.papers.scorecard.measures.formulas import Formula, Function, Ordering
 from mezzotint.sim.papers.scorecard.measures.interpretations import EXPERIMENTS as INTERPRETED
-from mezzotint.sim.papers.scorecard.targets import Target, Targets, load_targets
+from mezzotint.sim.papers.scorecard.targets import Role, Target, Targets, load_targets
+from mezzotint.sim.papers.scorecard.verdict import Kind
 from mezzotint.sim.papers.study import DATA, read_data
 from mezzotint.sim.run.commands import COMMANDS
 
@@ -31,6 +32,8 @@ class Entry(BaseModel):
         basis: the exact quantity, if the target's own words leave it open.
         real_prompts: True if only prompts that people wrote count, so that the built-in trace has no such row.
         ground, both: why the row belongs to the layer of the ground, or to both; else it is of the mechanism.
+        algebra: how the number follows from inputs without a simulation.
+        unprinted: the input that nobody printed and the verdict hangs on, and what another value of it gives.
         tolerance: where the tolerance comes from.
         reason: why the row is not within it, in every column or by the column's name.
     """
@@ -44,8 +47,18 @@ class Entry(BaseModel):
     real_prompts: bool = False
     ground: str = ""
     both: str = ""
+    algebra: str = ""
+    unprinted: str = ""
     tolerance: str | None = None
     reason: str | dict[str, str] | None = None
+
+    def kind(self, role: Role) -> Kind:
+        """Return what a row of ``role`` shows."""
+        if role in ("input", "inconsistent"):
+            return "input" if role == "input" else "inconsistent"
+        if role == "fit":
+            return "fitted"
+        return "algebra" if self.algebra else "unprinted" if self.unprinted else "predicted"
 
     @property
     def layer(self) -> str:
@@ -66,12 +79,53 @@ class Entry(BaseModel):
         return [formula(runs) for formula in self.measure] if isinstance(self.measure, list) else self.measure(runs)
 
 
+class Declared(BaseModel):
+    """An input of all rows of a paper.
+
+    Attributes:
+        input: what it is.
+        value: what it is for all rows.
+        source: where that comes from.
+        instead: other values that the paper allows, and the rows that they would change.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: str
+    value: str
+    source: str
+    instead: str = ""
+
+
+class Curve(BaseModel):
+    """Printed points of a figure or table, in the order of their rows.
+
+    Attributes:
+        figure, what: where it is, and what it shows.
+        x: the name of each point.
+        rows: ids of the targets whose values are the points.
+        part: first and last of the points, the last one left out; None is all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    figure: str
+    what: str
+    x: list[str]
+    rows: list[str]
+    part: tuple[int, int] | None = None
+
+
 class Content(BaseModel):
     """conf/data/scorecard.yaml.
 
     Attributes:
         words: texts that fixed_by and basis name in braces; later ones may name earlier ones.
         hits: by paper and system, the overrides that declare its hits in the column of the mechanism.
+        seeds: seeds of each experiment in the column of the mechanism.
+        own_seeds: experiments that keep the seeds of their own sweep there, with the reason.
+        declared: by paper, the inputs of all its rows.
+        curves: by paper, its curves; plotted, its figures without printed numbers.
         quick: overrides that make each experiment quick; null leaves it out.
         rows: by target id.
     """
@@ -80,6 +134,11 @@ class Content(BaseModel):
 
     words: dict[str, str] = {}
     hits: dict[str, dict[str, list[str]]] = {}
+    seeds: list[int] = []
+    own_seeds: dict[str, str] = {}
+    declared: dict[str, list[Declared]] = {}
+    curves: dict[str, list[Curve]] = {}
+    plotted: dict[str, str] = {}
     quick: dict[str, list[str] | None] = {}
     rows: dict[str, Entry]
 
@@ -93,6 +152,8 @@ class Study:
         form: the form of the scorecard in words, such as "in full".
         with_interpretations: True if NIRVANA's alternative interpretations and its observations are included.
         hits: see Content.
+        declared, curves, plotted: see Content.
+        seeds: by experiment, the seeds of the column of the mechanism; an experiment without has its own.
     """
 
     targets: Targets
@@ -101,6 +162,10 @@ class Study:
     form: str
     with_interpretations: bool = False
     hits: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    seeds: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    declared: Mapping[str, Sequence[Declared]] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
+    plotted: Mapping[str, str] = field(default_factory=dict)
 
     def entry(self, target: str) -> Entry:
         """Return the entry of a target by its id."""
@@ -134,6 +199,13 @@ class Study:
         """Return True if a column has NIRVANA's alternative interpretations and observations."""
         return self.with_interpretations and column.layer == "ground" and column.encoder is None
 
+    def added(self, experiment: str, column: ColumnTrace) -> tuple[str, ...]:
+        """Return the overrides that ``column`` adds to ``experiment``; in the mechanism's, its seeds."""
+        own = [*self.overrides.get(experiment, ())]
+        if column.layer == "mechanism" and experiment in self.seeds:
+            own.append(f"seed={','.join(map(str, self.seeds[experiment]))}")
+        return column.overrides(experiment, own)
+
     def points(self, column: ColumnTrace) -> list[Point]:
         """Return the runs of a column; a column of the mechanism declares the hits of those whose cache may be."""
         entries = [entry for entry in self.entries.values() if entry.both and entry.measure is not None]
@@ -142,7 +214,7 @@ class Study:
         for name, system in self.experiments(column).items():
             is_declared = column.layer == "mechanism" and name not in simulated
             hits = self.hits.get(system) if is_declared else None
-            swept = sweep(name, column.overrides(name, self.overrides.get(name, ())))
+            swept = sweep(name, self.added(name, column))
             points += [with_hits(point, hits) for point in swept] if hits else swept
         return points
 
@@ -173,7 +245,20 @@ def load_study(system: str | None, *, quick: bool) -> Study:
             raise ConfigError(f"reproduce: found the system {system!r}; {hint}")
         targets = {system: targets[system]}
     if not quick:
-        return Study(targets, content.rows, {}, "in full", "nirvana" in targets, content.hits)
+        named = {name for entry in content.rows.values() for name in entry.experiments}
+        seeds = dict.fromkeys(sorted(named - content.own_seeds.keys()), content.seeds)
+        return Study(
+            targets,
+            content.rows,
+            {},
+            "in full",
+            "nirvana" in targets,
+            content.hits,
+            seeds,
+            content.declared,
+            content.curves,
+            content.plotted,
+        )
     added = {name: words for name, words in content.quick.items() if words is not None}
     excluded = content.quick.keys() - added.keys()
     unmeasured = {"measure": None, "experiments": (), "fixed_by": "", "basis": ""}
@@ -182,4 +267,4 @@ def load_study(system: str | None, *, quick: bool) -> Study:
         for name, entry in content.rows.items()
     }
     form = "quick form: small traces, for watching changes only"
-    return Study(targets, entries, added, form, hits=content.hits)
+    return Study(targets, entries, added, form, hits=content.hits, declared=content.declared)

@@ -1,15 +1,26 @@
 """Judge a simulated value by the paper's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.targets import Target, Value
 
-Verdict = Literal["within tolerance", "outside", "not run", "input", "inconsistent"]
+Verdict = Literal["within tolerance", "outside", "undecided", "not run", "input", "inconsistent"]
+SCORED: tuple[Verdict, ...] = ("within tolerance", "outside", "undecided")
+"""Verdicts of a row that was compared."""
+
+Kind = Literal["predicted", "unprinted", "fitted", "algebra", "input", "inconsistent"]
+"""What a row shows: a prediction; one that hangs on an input that nobody printed; an input fitted to the row; a number
+that follows from inputs without a simulation."""
+
+CONFIDENCE = 0.95
+"""Of the interval over seeds."""
 
 ROUNDING = 1e-9
 """Slack at the edge of a tolerance, for the rounding of the subtraction."""
@@ -71,16 +82,57 @@ class Spread:
     highest: Value | None
 
 
-def judge(target: Target, ours: Value | None, spread: Spread | None = None) -> Judgement:
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A row's values over the seeds of its runs.
+
+    Attributes:
+        seeds: number of seeds.
+        low, high: ends of Student's interval of the mean, of each number of a list; None of an ordering.
+        share: of an ordering, the share of the seeds in which it is true.
+    """
+
+    seeds: int
+    low: float | list[float] | None
+    high: float | list[float] | None
+    share: float | None = None
+
+
+def over_seeds(values: Sequence[Value]) -> tuple[Value, Interval | None]:
+    """Return the mean of the values of several seeds, and their interval; None if all values are equal.
+
+    An ordering is true if it is so in most seeds.
+    """
+    first = values[0]
+    if isinstance(first, bool):
+        share = sum(map(bool, values)) / len(values)
+        return share >= MIN_SHARE, Interval(len(values), None, None, share)
+    table = np.array(values, dtype=np.float64)
+    mean = table.mean(axis=0)
+    if len(values) == 1 or (table == table[0]).all():
+        return first, None
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * table.std(axis=0, ddof=1) / len(values) ** 0.5
+    low, high = (round_value(edge.tolist()) for edge in (mean - half, mean + half))
+    ours: Value = mean.tolist()
+    return ours, Interval(len(values), low, high)
+
+
+def judge(
+    target: Target, ours: Value | None, spread: Spread | None = None, interval: Interval | None = None
+) -> Judgement:
     """Compare ``ours`` (None: not simulated) with ``target``.
 
-    Inputs, fitted values and inconsistent rows are never scored. A list is within tolerance only as a whole. With a
-    ``spread`` the share of the alternatives decides.
+    Inputs and inconsistent rows are never scored. A list is within tolerance only as a whole.
+
+    Args:
+        spread: decides by its share of alternatives.
+        interval: decides if it lies in the tolerance or beside it, of any number of a list. Else, and if it contradicts
+            the spread, the row is undecided.
 
     Raises:
         ConfigError: ours has another form than the target, such as a list of another length.
     """
-    is_scored = target.role in ("predict", "order")
+    is_scored = target.role in ("predict", "order", "fit")
     unscored: Verdict = "inconsistent" if target.role == "inconsistent" else "input"
     if ours is None:
         return Judgement(None, "not run" if is_scored else unscored)
@@ -92,9 +144,40 @@ def judge(target: Target, ours: Value | None, spread: Spread | None = None) -> J
         error, is_within = None, False
     else:
         error, is_within = _compare(target, ours)
+    verdict: Verdict = "within tolerance" if is_within else "outside"
+    if interval is not None:
+        verdict = _judge_interval(target, interval)
     if spread is not None:
-        is_within = spread.share >= MIN_SHARE
-    return Judgement(error, unscored if not is_scored else "within tolerance" if is_within else "outside")
+        of_spread: Verdict = "within tolerance" if spread.share >= MIN_SHARE else "outside"
+        verdict = of_spread if interval is None or verdict == of_spread else "undecided"
+    return Judgement(error, verdict if is_scored else unscored)
+
+
+def _judge_interval(target: Target, interval: Interval) -> Verdict:
+    """Return the verdict of an interval: it lies in the tolerance, beside it, or across an edge."""
+    if interval.share is not None:
+        verdicts: dict[float, Verdict] = {0.0: "outside", 1.0: "within tolerance"}
+        return verdicts.get(interval.share, "undecided")
+    allowed = _band(target)
+    edges = [np.atleast_1d(np.array(edge, dtype=np.float64)) for edge in (interval.low, interval.high)]
+    low, high = np.minimum(*edges), np.maximum(*edges)
+    lowest, highest = allowed
+    if ((high < lowest) | (low > highest)).any():
+        return "outside"
+    return "within tolerance" if ((low >= lowest) & (high <= highest)).all() else "undecided"
+
+
+def _band(target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the lowest and highest values that are within tolerance, of each number."""
+    for limit, is_lower in ((target.at_least, True), (target.at_most, False)):
+        if limit is not None:
+            edge = np.array([limit])
+            return (edge, np.array([np.inf])) if is_lower else (np.array([-np.inf]), edge)
+    papers = np.array(target.values)
+    ((kind, allowed),) = (target.tolerance or {"abs": 0.0}).items()
+    half = allowed * np.abs(papers) if kind == "rel" else np.full(len(papers), allowed)
+    slack = ROUNDING * np.maximum(1.0, half)
+    return papers - half - slack, papers + half + slack
 
 
 def _compare(target: Target, ours: Value) -> tuple[float | list[float], bool]:

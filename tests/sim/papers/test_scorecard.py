@@ -24,7 +24,7 @@ from mezzotint.sim.run.simulate import Outcome, simulate
 from mezzotint.traces.table.trace import Trace
 
 COSTS, TABLE2, HITS = "nirvana-figure13", "nirvana-table2", "nirvana-figure15"
-SMALL = ("trace.requests=160", "preload=100")
+SMALL = ("trace.requests=160", "preload=100", "arrivals=closed")
 
 TARGETS = {
     "one": [
@@ -47,8 +47,8 @@ def latency_s(system: str) -> Formula:
 FASTER = Ordering(larger=[(latency_s("vanilla"), latency_s("nirvana"))])
 ENTRIES = {
     "A1": Entry(measure=latency_s("vanilla"), experiments=(COSTS,), ground="trial", reason="never shown"),
-    "A2": Entry(measure=latency_s("nirvana"), experiments=(COSTS,), ground="trial"),
-    "A3": Entry(measure=FASTER, experiments=(COSTS,), ground="trial"),
+    "A2": Entry(measure=latency_s("nirvana"), experiments=(COSTS,), ground="trial", algebra="a sum"),
+    "A3": Entry(measure=FASTER, experiments=(COSTS,), ground="trial", unprinted="the weather"),
     "A4": Entry(measure=[latency_s("vanilla"), latency_s("nirvana")], experiments=(COSTS, HITS), ground="trial"),
     "B1": Entry(ground="trial", reason="later"),
     "B2": Entry(ground="trial"),
@@ -78,27 +78,32 @@ def by_id(card: Scorecard) -> dict[str, Row]:
 def test_every_target_is_a_row_with_its_verdict(tmp_path: Path) -> None:
     rows = by_id(make(STUDY, tmp_path / "work"))
     assert [(row.id, row.verdict) for row in rows.values()] == [
-        ("A1", "within tolerance"), ("A2", "outside"), ("A3", "within tolerance"), ("A4", "input"),
+        ("A1", "within tolerance"), ("A2", "outside"), ("A3", "within tolerance"), ("A4", "outside"),
         ("B1", "not run"), ("B2", "input"),
     ]  # fmt: skip
     assert rows["A1"].ours == pytest.approx(8.59)
     assert rows["A3"].paper is rows["A3"].ours is True
+    assert [row.kind for row in rows.values()] == [
+        "predicted", "algebra", "unprinted", "fitted", "predicted", "input",
+    ]  # fmt: skip
+    assert (rows["A2"].because, rows["A3"].because) == ("a sum", "the weather")
     assert isinstance(rows["A4"].error, list)
     assert (rows["B1"].paper, rows["B1"].tolerance) == (3.0, {"at_most": 3.0})
     assert [row.reason for row in rows.values()] == [
         None, UNEXPLAINED, None, None, f"{NOT_YET}; later; needs another world", None,
     ]  # fmt: skip
     assert (rows["A1"].requests, len(rows["A1"].trace)) == (60, 1)
-    assert rows["A1"].command == "mezzotint run -m experiment=nirvana-figure13 trace.requests=160 preload=100"
+    assert rows["A1"].command == f"mezzotint run -m experiment=nirvana-figure13 {' '.join(SMALL)}"
 
 
 def test_scorecard_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     for jobs in (1, 2):
-        write(make(STUDY, tmp_path / f"work{jobs}", jobs).columns, "trial", tmp_path / str(jobs), "scorecard")
+        write(make(STUDY, tmp_path / f"work{jobs}", jobs).columns, STUDY, tmp_path / str(jobs), "scorecard")
     for kind in ("json", "md"):
         assert (tmp_path / f"1/scorecard.{kind}").read_bytes() == (tmp_path / f"2/scorecard.{kind}").read_bytes()
     files = {file.name for file in (tmp_path / "1").iterdir()}
-    assert files == {"scorecard.json", "scorecard.md", "scorecard-one-ground.svg"}
+    pages = {"scorecard.md", "scorecard-one-ground.md", "scorecard-two-ground.md"}
+    assert files == {"scorecard.json", "scorecard-one-ground.svg", *pages}
 
 
 def test_runs_of_equal_configuration_are_made_once_and_kept(
@@ -163,7 +168,7 @@ def test_failed_experiment_affects_only_its_own_rows(tmp_path: Path) -> None:
 
 def test_lost_verdict_is_reported(tmp_path: Path) -> None:
     (column,) = make(STUDY, tmp_path / "work").columns
-    write([column], "trial", tmp_path, "before")
+    write([column], STUDY, tmp_path, "before")
     before = tmp_path / "before.json"
     was = read_comparisons(before, STUDY)
     assert was == comparisons([column])
@@ -175,7 +180,7 @@ def test_lost_verdict_is_reported(tmp_path: Path) -> None:
     assert line.startswith("synthetic: A1: no longer within tolerance: ")
     with pytest.raises(ConfigError, match="make it once without --check"):
         read_comparisons(tmp_path / "absent.json", STUDY)
-    write([replace(column, name="log")], "trial", tmp_path, "before")
+    write([replace(column, name="log")], STUDY, tmp_path, "before")
     with pytest.raises(ConfigError, match="found the columns log, expected mechanism and synthetic"):
         read_comparisons(before, STUDY)
     before.write_text('{"columns": [{"id": "A1"}]}')
@@ -183,7 +188,7 @@ def test_lost_verdict_is_reported(tmp_path: Path) -> None:
         read_comparisons(before, STUDY)
 
 
-def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
+def test_reproduce_names_what_could_not_be_run_and_what_is_older(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows with values are written all the same."""
@@ -193,18 +198,19 @@ def test_reproduce_names_what_could_not_be_run_and_what_is_dropped(
     study = replace(STUDY, entries=entries, overrides={TABLE2: refused})
     monkeypatch.setattr("mezzotint.sim.papers.scorecard.study.load_study", lambda system, *, quick: study)
     (column,) = make(replace(STUDY, targets={"two": TARGETS["two"]}), tmp_path / "work").columns
-    write([replace(column, name="log", follows_from="earlier")], "trial", tmp_path, "scorecard")
+    write([replace(column, name="log", follows_from="earlier")], STUDY, tmp_path, "scorecard")
     words = ["reproduce", "--work", str(tmp_path / "work"), "-o", str(tmp_path)]
     assert main(words) == 2
     printed = capsys.readouterr()
-    failed, dropped = printed.err.splitlines()
+    failed, older = printed.err.splitlines()
     assert failed.startswith("mezzotint: cannot run mezzotint run experiment=nirvana-table2 trace.requests=160")
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
-    assert f"{tmp_path}/scorecard.json: the column log comes from other code or settings" in dropped
-    assert printed.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    assert f"{tmp_path}/scorecard.json: the column log is kept and comes from other code or settings" in older
+    assert "code and settings earlier: older than the first column" in (tmp_path / "scorecard.md").read_text()
+    assert "synthetic: within tolerance: predicted 0 of 0 (" in printed.out
     rows = json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]
-    assert [row["verdict"] for row in rows] == ["not run", "not run", "not run", "input", "not run", "input"]
+    assert [row["verdict"] for row in rows] == ["not run", "not run", "not run", "not run", "not run", "input"]
     assert main([*words, "--quick", "--check"]) == 2, "there is none of the quick form"
 
 
@@ -223,7 +229,7 @@ def test_missing_package_leaves_rows_not_run_and_is_no_failure(
     assert main(words) == status
     printed = capsys.readouterr()
     assert error in printed.err
-    assert printed.out.splitlines()[-1] == "synthetic: 0 of 4 scored rows within tolerance, 0 outside, 4 not run"
+    assert "synthetic: within tolerance: predicted 0 of 0 (" in printed.out
     assert main([*words, "--check"]) == status
 
 
@@ -236,7 +242,9 @@ def test_reproduce_writes_and_checks(
     words = ["reproduce", "one", "-o", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
     assert main(words) == 0
     assert capsys.readouterr().err == "", "progress is for terminals"
-    assert {file.name for file in (tmp_path / "out").iterdir()} == {"scorecard.md", "scorecard.json"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "scorecard.md", "scorecard.json", "scorecard-one-ground.md", "scorecard-two-ground.md",
+    }  # fmt: skip
     assert main([*words, "--check"]) == 0
     path = tmp_path / "out/scorecard.json"
     path.write_text(path.read_text().replace('"verdict": "not run"', '"verdict": "within tolerance"', 1))

@@ -11,7 +11,7 @@ from mezzotint.sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace
 from mezzotint.sim.papers.scorecard.measures import interpretations
 from mezzotint.sim.papers.scorecard.measures.formulas import Formula
 from mezzotint.sim.papers.scorecard.measures.interpretations import READINGS, SIZES
-from mezzotint.sim.papers.scorecard.rows import read_columns
+from mezzotint.sim.papers.scorecard.rows import LATER, read_columns
 from mezzotint.sim.papers.scorecard.scorecard import BUILT_IN, add_earlier_columns, make, write
 from mezzotint.sim.papers.scorecard.study import Entry, Study, load_study
 from mezzotint.sim.papers.scorecard.targets import Target
@@ -39,7 +39,7 @@ ENTRIES = {
         reason={SYNTHETIC: "made up", "log": "real"},
     ),
 }
-SMALL = ("trace.requests=60", "trace.history=50", "preload=10")
+SMALL = ("trace.requests=60", "trace.history=50", "preload=10", "arrivals=closed")
 STUDY = Study(TARGETS, ENTRIES, {COSTS: SMALL}, "for trying out")
 SECRET = "heliotrope quince"
 
@@ -65,7 +65,7 @@ def test_every_column_has_every_row_and_its_own_reasons(tmp_path: Path, log: Col
     assert (ours[1].reason, its[1].reason) == ("made up", "real")
     assert ours[1].requests == its[1].requests == 50, "as many as the experiment asks for"
     assert ours[1].trace != its[1].trace
-    write(card.columns, "trial", tmp_path / "out", "scorecard")
+    write(card.columns, STUDY, tmp_path / "out", "scorecard")
     for kind in ("md", "json"):
         text = (tmp_path / f"out/scorecard.{kind}").read_text()
         assert "heliotrope" not in text
@@ -79,9 +79,9 @@ def test_columns_made_separately_equal_columns_made_together(
     both = make(STUDY, work, traces=[ColumnTrace(), log])
     json_path = folder / "scorecard.json"
     for trace in (log, ColumnTrace()):
-        whole, dropped = add_earlier_columns(make(STUDY, work, traces=[trace]), json_path)
-        assert dropped == []
-        write(whole, "trial", folder, "scorecard")
+        whole, older = add_earlier_columns(make(STUDY, work, traces=[trace]), json_path)
+        assert older == []
+        write(whole, STUDY, folder, "scorecard")
     assert read_columns(json_path) == both.columns
 
     one = replace(both, columns=both.columns[:1])
@@ -90,11 +90,13 @@ def test_columns_made_separately_equal_columns_made_together(
     assert whole[1].rows[1].reason == "found since", "a kept column is judged anew"
     more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
     asked = replace(STUDY, targets=more, entries=ENTRIES | {"A3": Entry(ground="new")})
-    assert add_earlier_columns(replace(one, study=asked), json_path)[1] == ["log"]
+    whole, _ = add_earlier_columns(replace(one, study=asked), json_path)
+    assert (whole[1].rows[2].verdict, whole[1].rows[2].reason) == ("not run", LATER)
     monkeypatch.setattr(key, "arithmetic", lambda: "another")
-    whole, dropped = add_earlier_columns(make(STUDY, work), json_path)
-    assert dropped == ["log"]
-    assert [column.name for column in whole] == [SYNTHETIC]
+    whole, older = add_earlier_columns(make(STUDY, work), json_path)
+    assert older == ["log"]
+    assert [column.name for column in whole] == [SYNTHETIC, "log"]
+    assert whole[1].follows_from == both.columns[1].follows_from != whole[0].follows_from
 
 
 def test_trace_key_depends_on_content_and_not_on_path(tmp_path: Path, log: ColumnTrace) -> None:
@@ -186,5 +188,6 @@ def test_another_encoder_is_a_column_of_the_systems_that_compare_texts(log: Colu
     assert list(study.in_column(column)) == ["nirvana"]
     points = study.points(column)
     assert points
-    assert all(("encoder=minilm" in point.overrides) == (point.experiment != "nirvana-table5-bert") for point in points)
+    own = {"nirvana-table5-bert", "nirvana-table2-gpt-cache"}
+    assert all(("encoder=minilm" in point.overrides) == (point.experiment not in own) for point in points)
     assert not any("trace.requests=" in word for point in points for word in point.overrides)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import stats
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.scorecard.targets import Role, Target
-from mezzotint.sim.papers.scorecard.verdict import Alternatives, Spread, judge
+from mezzotint.sim.papers.scorecard.verdict import Alternatives, Interval, Spread, judge, over_seeds
 
 VALUES = st.floats(1e-3, 1e6) | st.floats(-1e6, -1e-3)
 TOLERANCES = st.floats(1e-3, 10.0)
@@ -60,8 +61,8 @@ def test_list_is_within_tolerance_only_as_a_whole(values: list[float], data: st.
 
 
 @given(VALUES, VALUES)
-def test_fits_and_inputs_are_never_scored_and_what_is_not_simulated_is_not_run(value: float, ours: float) -> None:
-    for role, verdict in (("fit", "input"), ("input", "input"), ("inconsistent", "inconsistent")):
+def test_inputs_are_never_scored_and_what_is_not_simulated_is_not_run(value: float, ours: float) -> None:
+    for role, verdict in (("input", "input"), ("inconsistent", "inconsistent")):
         assert judge(target(role, value=value), ours).verdict == verdict
         assert math.isfinite(judge(target(role, value=value), ours).error)
         assert judge(target(role, value=value), None) == (None, verdict)
@@ -94,6 +95,42 @@ def test_typical_value_is_the_median_of_each_number() -> None:
     for orders, most in ((Alternatives(np.array([True, False])), True), (Alternatives(np.array([False])), False)):
         assert orders.typical() is most
         assert orders.spread(target("order")).lowest is None
+
+
+@given(st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=8), st.floats(-3.0, 3.0))
+def test_interval_decides_unless_it_crosses_an_edge(offsets: list[float], centre: float) -> None:
+    assume(max(offsets) - min(offsets) > 1e-3)
+    of = target(value=10.0, abs_tol=1.0)
+    ours, interval = over_seeds([10.0 + centre + off for off in offsets])
+    assert interval is not None
+    assert interval.low <= ours <= interval.high  # type: ignore[operator]
+    expected = stats.ttest_1samp([10.0 + centre + off for off in offsets], 0.0).confidence_interval(0.95)
+    assert (interval.low, interval.high) == pytest.approx(expected, rel=1e-4)
+    edges = [interval.low - 10.0, interval.high - 10.0]  # type: ignore[operator]
+    assume(all(abs(abs(edge) - 1.0) > 1e-4 for edge in edges))
+    is_inside = max(map(abs, edges)) < 1
+    is_outside = edges[0] > 1 or edges[1] < -1
+    verdict = judge(of, ours, interval=interval).verdict
+    assert verdict == ("within tolerance" if is_inside else "outside" if is_outside else "undecided")
+
+
+def test_interval_of_a_list_an_ordering_and_equal_values() -> None:
+    of = target(value=[1.0, 2.0], abs_tol=0.5)
+    ours, interval = over_seeds([[1.0, 2.0], [1.1, 2.0], [1.2, 2.0]])
+    assert judge(of, ours, interval=interval).verdict == "within tolerance"
+    ours, interval = over_seeds([[1.0, 3.0], [1.1, 3.0], [1.2, 3.0]])
+    assert judge(of, ours, interval=interval).verdict == "outside", "one number is"
+    assert over_seeds([2.5, 2.5, 2.5]) == (2.5, None), "nothing is drawn"
+    assert over_seeds([2.5]) == (2.5, None)
+    for values, verdict in (([True] * 5, "within tolerance"), ([False] * 5, "outside"), ([True, False], "undecided")):
+        most, interval = over_seeds(values)
+        assert judge(target("order"), most, interval=interval).verdict == verdict
+    bound = target(at_most=5.0)
+    assert judge(bound, 4.0, interval=Interval(5, 3.5, 4.5)).verdict == "within tolerance"
+    assert judge(bound, 4.0, interval=Interval(5, 3.0, 5.5)).verdict == "undecided"
+    assert judge(bound, 6.0, interval=Interval(5, 5.5, 6.5)).verdict == "outside"
+    contradicted = Spread(10, 0.2, 1.0, 9.0)
+    assert judge(bound, 4.0, contradicted, Interval(5, 3.5, 4.5)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(

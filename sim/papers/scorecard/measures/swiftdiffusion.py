@@ -33,6 +33,11 @@ def over_baselines(runs: Runs, nets: int, loras: int, baselines: tuple[str, ...]
     )
 
 
+def over_slowest_baseline(runs: Runs, nets: int, loras: int) -> float:
+    """Return the largest ratio of the throughput per GPU to a baseline's."""
+    return max(over_baselines(runs, nets, loras, (system,)) for system in BASELINES)
+
+
 def gustafson(serial: float, parallel: float, processors: int) -> float:
     """Return the speedup by Gustafson's law, for a parallel part that uses all ``processors``."""
     return serial + parallel * processors
