@@ -39,8 +39,8 @@ class DiffServe(Controller):
         frontend, scheduler: the cascade and its queues, whose settings it changes.
         period_s: seconds between decisions.
         headroom: factor on the demand.
-        demand: ``arrivals`` takes arrivals per second, as the paper says; ``in-flight`` the requests in the system, as
-            its artifact does.
+        demand: ``in-flight`` takes the requests in the system, as the paper's artifact does; ``arrivals`` the arrivals
+            per second, as the paper says. By these a cascade of SDXS is later than one that is fixed.
         smoothing: centre of mass of the moving average of the demand, in periods; 0 takes the last alone.
         grid: thresholds that are tried, from 0 to 1.
         deadline_s: seconds that a request may take.
@@ -53,7 +53,7 @@ class DiffServe(Controller):
     deadline_s: Positive
     period_s: Positive = 5.0
     headroom: Positive = 1.2
-    demand: Literal["arrivals", "in-flight"] = "arrivals"
+    demand: Literal["arrivals", "in-flight"] = "in-flight"
     smoothing: Amount = 2.1
     grid: Annotated[int, Ge(2), Le(10_001)] = 201
     _run: Run = field(init=False, repr=False)
