@@ -1,5 +1,6 @@
 """Cached front end: start a request from the artifact of a similar earlier request."""
 
+from array import array
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any
@@ -73,7 +74,7 @@ class CachedFrontEnd(FrontEnd):
     _run: Run = field(init=False, repr=False)
     _captures_latents: bool = field(init=False, default=False)
     _predicts: bool = field(init=False, default=False)
-    _draws: list[int] = field(init=False, default_factory=list, repr=False)
+    _draws: "array[int]" = field(init=False, default_factory=lambda: array("h"), repr=False)
     """Declared hits of the served rows: K, or a code of DeclaredHits."""
     _plan_by_draw: dict[int, Plan] = field(init=False, default_factory=dict, repr=False)
     """Plans of declared hits; empty if they depend on the row or the time, by a random delay or an outage."""

@@ -1,6 +1,7 @@
 """Declared hits: the share of requests by K is given, and neither prompts nor a cache decide."""
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ PREDICTED, FORGONE = -1, -2
 
 Curve = dict[Annotated[float, Ge(0)], Annotated[float, Ge(0)]]
 """A piecewise linear curve: a position, such as an hour -> a factor on the hit rate."""
+
+BLOCK = 1 << 16
+"""Requests that are drawn at a time."""
 
 DAY_H = 24.0
 TOLERANCE = 1e-9
@@ -100,8 +104,10 @@ class DeclaredHits:
             raise ConfigError("hits.mean_k: found beside shares that leave nothing open; leave it out, or some shares")
         return {k: share for k, share in sorted(found.items()) if share > 0}
 
-    def draw(self, run: Run, selector: Selector, stored: Sequence[int]) -> list[int]:
+    def draw(self, run: Run, selector: Selector, stored: Sequence[int]) -> "array[int]":
         """Return the draw of every served request, in trace order: K, 0 for a miss, PREDICTED or FORGONE.
+
+        Drawn block by block, two bytes a request, so that a long trace takes little memory.
 
         Args:
             stored: K of the latents that the cache stores; empty for final images, which any K can start from.
@@ -113,32 +119,39 @@ class DeclaredHits:
         if wrong:
             allowed = ", ".join(map(str, stored)) if stored else f"1 to {selector.of_steps}"
             raise ConfigError(f"hits: found hits at K = {wrong[0]}, expected K = {allowed}")
-        rows = run.workload.rows
-        hit_rate = math.fsum(by_k.values()) * self._factors(run, rows)
-        if rows and hit_rate.max() > 1 + TOLERANCE:
-            raise ConfigError(
-                f"hits: found a hit rate of {hit_rate.max():g} after by_hour and by_request; expected up to 1"
-            )
-        repeat, fresh, searched = run.rng(HITS).random((rows, 3)).T
-        last_fresh = np.where(repeat >= self.autocorrelation, np.arange(rows), 0)
-        u = fresh[np.maximum.accumulate(last_fresh)]
         ks = np.array([0, *by_k][::-1])  # the largest K for the smallest draws, so that bursts are of like requests
-        bounds = np.cumsum([*by_k.values()][::-1]) / math.fsum(by_k.values()) if by_k else np.array([])
-        scaled = np.divide(u, hit_rate, out=np.full(rows, np.inf), where=hit_rate > 0)
-        drawn = ks[np.where(scaled < 1, np.minimum(bounds.searchsorted(scaled, "right"), len(by_k) - 1), len(by_k))]
-        if self.precision is not None:
-            drawn = self._predict_misses(drawn, hit_rate, searched)
-        found: list[int] = drawn.tolist()
+        mean = math.fsum(by_k.values())
+        bounds = np.cumsum([*by_k.values()][::-1]) / mean if by_k else np.array([])
+        rng, rows, last, found = run.rng(HITS), run.workload.rows, np.nan, array("h")
+        for start in range(0, rows, BLOCK):
+            served = np.arange(start, min(start + BLOCK, rows))
+            hit_rate = mean * self._factors(run, served)
+            if hit_rate.max() > 1 + TOLERANCE:
+                raise ConfigError(
+                    f"hits: found a hit rate of {hit_rate.max():g} after by_hour and by_request; expected up to 1"
+                )
+            repeat, fresh, searched = rng.random((len(served), 3)).T
+            # A draw that repeats is that of the request before, which may be of the block before; the first is its own.
+            last = last if start else fresh[0]
+            newest = np.maximum.accumulate(np.where(repeat >= self.autocorrelation, np.arange(len(served)), -1))
+            u = np.where(newest < 0, last, fresh[newest])
+            last = u[-1]
+            scaled = np.divide(u, hit_rate, out=np.full(len(served), np.inf), where=hit_rate > 0)
+            hits = np.minimum(bounds.searchsorted(scaled, "right"), len(by_k) - 1)
+            drawn = ks[np.where(scaled < 1, hits, len(by_k))]
+            if self.precision is not None:
+                drawn = self._predict_misses(drawn, hit_rate, searched)
+            found.frombytes(drawn.astype(np.int16).tobytes())
         return found
 
-    def _factors(self, run: Run, rows: int) -> NDArray[np.float64]:
-        """Return the factor on the hit rate of every served request, (rows,)."""
-        factors = np.ones(rows)
+    def _factors(self, run: Run, served: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the factor on the hit rate of each of the ``served`` requests, (n,)."""
+        factors = np.ones(len(served))
         if self.by_request:
-            factors *= np.interp(np.arange(rows), *_points(self.by_request))
+            factors *= np.interp(served, *_points(self.by_request))
         if self.by_hour:
             times = run.workload.schedule.times
-            if len(times) < rows:
+            if len(times) < run.workload.rows:
                 raise ConfigError(
                     "hits.by_hour: found beside arrivals that wait for earlier requests, whose hours are not known "
                     "beforehand; choose other arrivals= or leave it out"
@@ -146,7 +159,7 @@ class DeclaredHits:
             hours, values = _points(self.by_hour)
             if hours[-1] > DAY_H:
                 raise ConfigError(f"hits.by_hour: found hour {hours[-1]:g}, expected 0 to 24")
-            factors *= np.interp(times[:rows] / 3600 % DAY_H, hours, values, period=DAY_H)
+            factors *= np.interp(times[served] / 3600 % DAY_H, hours, values, period=DAY_H)
         return factors
 
     def _predict_misses(
