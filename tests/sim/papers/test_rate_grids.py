@@ -64,6 +64,6 @@ def test_row_on_grids_has_median_and_share_and_is_judged_again_by_the_share() ->
     assert (row.ours, row.error, row.verdict, row.reason) == (2.15, 0.15, "within tolerance", None)
     assert row.spread == Spread(alternatives=4, share=0.5, lowest=1.9, highest=9.0)
     assert (outside.verdict, outside.reason) == ("outside", "seldom")
-    assert rejudge(row, of, None) == row
-    again = rejudge(row, narrow, None)
+    assert rejudge(row, of, entry, None) == row
+    again = rejudge(row, narrow, entry, None)
     assert (again.ours, again.spread, again.verdict, again.reason) == (None, None, "not run", CHANGED)
