@@ -14,9 +14,9 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers import runs as runner
 from mezzotint.sim.papers.runs import NOT_YET
 from mezzotint.sim.papers.scorecard.measures.formulas import Formula, Ordering
-from mezzotint.sim.papers.scorecard.rows import UNEXPLAINED, Row
+from mezzotint.sim.papers.scorecard.rows import UNEXPLAINED, Row, read_columns
 from mezzotint.sim.papers.scorecard.scorecard import Scorecard, comparisons, make, read_comparisons, write
-from mezzotint.sim.papers.scorecard.study import Entry, Study
+from mezzotint.sim.papers.scorecard.study import Entry, Study, load_study
 from mezzotint.sim.papers.scorecard.targets import Target
 from mezzotint.sim.papers.study import lost_rows
 from mezzotint.sim.run import run_key as key
@@ -275,3 +275,13 @@ def test_wrong_option_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_committed_pages_and_figures_follow_from_their_file(tmp_path: Path) -> None:
+    kept = Path("results")
+    write(read_columns(kept / "scorecard.json"), load_study(None, quick=False), tmp_path, "scorecard")
+    pages = sorted(path.name for path in tmp_path.glob("*.md"))
+    assert pages == sorted(path.name for path in kept.glob("scorecard*.md"))
+    for name in pages:
+        assert (tmp_path / name).read_text() == (kept / name).read_text()
+    assert {path.name for path in tmp_path.glob("*.svg")} == {path.name for path in kept.glob("scorecard*.svg")}
