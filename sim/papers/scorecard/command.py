@@ -54,12 +54,15 @@ def compare(
     The column "mechanism" declares the papers' own hits. The others are of the ground: hit rates, savings and ages, on
     the built-in trace and on each --trace. Finished runs are kept if the command is interrupted.
 
-    Other studies: reproduce hardware (published runs of real machines, replayed), reproduce addons (caches of
-    ControlNets and LoRAs), reproduce stages (systems with add-ons against Katz's logs), reproduce compositions
-    (untested combinations of designs), reproduce autoscaling (fixed clusters and autoscalers over a day), reproduce
-    elastic (another simulator's tables of groups of GPUs that change, request by request), reproduce video (logged
-    runs of videos), reproduce disaggregated (text encoder, denoiser and VAE on GPUs of their own, against LightX2V and
-    others), reproduce cascade (a light and a heavy model), reproduce fleets (several base models on one cluster).
+    Other studies of measurements: reproduce hardware (published runs of real machines), reproduce stages (systems with
+    add-ons, Katz's logs), reproduce video (logged runs of videos), reproduce disaggregated (stages on GPUs of their
+    own, LightX2V and others).
+
+    Of designs: reproduce addons (caches of ControlNets and LoRAs), reproduce compositions (untested combinations),
+    reproduce autoscaling (a day of fixed clusters and autoscalers), reproduce cascade (a light and a heavy model).
+
+    Of clusters: reproduce elastic (another simulator's tables of groups that change, request by request), reproduce
+    fleets (several base models on one cluster).
 
     Raises:
         ConfigError: an unknown system, a malformed file, a folder that cannot be used.

@@ -173,12 +173,8 @@ def _paper_cells(row: Row) -> list[str]:
 
 def _ground_lines(columns: Mapping[str, Sequence[Row]]) -> tuple[list[str], list[str]]:
     """Return two lines for each target: the paper's value and ours by column, and the errors with the verdict."""
-    lines: dict[str, dict[str, Row]] = {}
-    for name, rows in columns.items():
-        for row in rows:
-            lines.setdefault(row.id, {})[name] = row
     values, errors = [], []
-    for name, each in lines.items():
+    for name, each in _by_id(columns).items():
         first = next(iter(each.values()))
         ours = [_values(row.ours) for row in each.values()]
         values.append(f"| {' | '.join([*_paper_cells(first), *ours])} |")
@@ -186,6 +182,15 @@ def _ground_lines(columns: Mapping[str, Sequence[Row]]) -> tuple[list[str], list
         judged = [f"{error(row)}{_mark(row)}" for row in each.values()]
         errors.append(f"| {' | '.join([kind, *judged])} |")
     return values, errors
+
+
+def _by_id(columns: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Row]]:
+    """Return the rows of each target by column."""
+    found: dict[str, dict[str, Row]] = {}
+    for name, rows in columns.items():
+        for row in rows:
+            found.setdefault(row.id, {})[name] = row
+    return found
 
 
 def _mark(row: Row) -> str:
@@ -260,12 +265,8 @@ def _curves(columns: Mapping[str, Sequence[Row]], listed: Sequence[Curve]) -> li
 
 def _reasons(columns: Mapping[str, Sequence[Row]], verdict: Verdict) -> list[tuple[str, str]]:
     """Return each reason with the ids of its rows, and with the columns' names if not all that have the row have it."""
-    lines: dict[str, dict[str, Row]] = {}
-    for name, rows in columns.items():
-        for row in rows:
-            lines.setdefault(row.id, {})[name] = row
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for each in lines.values():
+    for each in _by_id(columns).values():
         by_column = {name: row.reason for name, row in each.items() if row.verdict == verdict and row.reason}
         for reason in dict.fromkeys(by_column.values()):
             having = tuple(name for name, why in by_column.items() if why == reason)

@@ -125,16 +125,11 @@ def _row(study: Study, column: ColumnTrace, system: str, target: Target, runs: R
     reason = entry.reason_in(column.name)
     ours, spread, interval, not_run = _measure(entry, target, reason, runs)
     return Row(
-        id=target.id,
-        system=system,
+        **_known(system, target, entry),
         ours=ours,
-        basis=entry.basis or None,
-        fixed_by=entry.fixed_by or None,
         command=None if entry.measure is None else _command(system, entry.experiments, column, study),
         requests=max((run.summary["requests"]["arrived"] for run in finished), default=None),
         trace=sorted({run.summary["trace"]["digest"] for run in finished}),
-        layer=entry.layer,
-        tolerance_from=entry.tolerance,
         spread=spread,
         interval=interval,
         **_compare(target, entry, ours, spread, interval, reason, not_run and column.without_path(not_run)),
@@ -183,18 +178,25 @@ def rejudge(row: Row, target: Target, entry: Entry, reason: str | None) -> Row:
 def not_made(system: str, target: Target, entry: Entry) -> Row:
     """Return the row of a target that an earlier column lacks."""
     return Row(
-        id=target.id,
-        system=system,
+        **_known(system, target, entry),
         ours=None,
-        basis=entry.basis or None,
-        fixed_by=entry.fixed_by or None,
         command=None,
         requests=None,
         trace=[],
-        layer=entry.layer,
-        tolerance_from=entry.tolerance,
         **_compare(target, entry, None, None, None, None, LATER),
     )
+
+
+def _known(system: str, target: Target, entry: Entry) -> dict[str, Any]:
+    """Return what a row has before anything is measured."""
+    return {
+        "id": target.id,
+        "system": system,
+        "basis": entry.basis or None,
+        "fixed_by": entry.fixed_by or None,
+        "layer": entry.layer,
+        "tolerance_from": entry.tolerance,
+    }
 
 
 def _compare(
