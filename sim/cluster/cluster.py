@@ -586,8 +586,8 @@ class Cluster:
     def group(self, gpus: tuple[int, ...]) -> Worker:
         group = self._named_groups.get(gpus)
         if group is None:
-            members = tuple(sorted(gpus))
-            group = self._gpu_workers[gpus[0]] if len(gpus) == 1 else self._group_of_gpus(members, len(gpus))
+            is_one = len(gpus) == 1
+            group = self._gpu_workers[gpus[0]] if is_one else self._group_of_gpus(tuple(sorted(gpus)), len(gpus))
             self._named_groups[gpus] = group
         return group
 

@@ -122,7 +122,8 @@ class DeclaredHits:
         ks = np.array([0, *by_k][::-1])  # the largest K for the smallest draws, so that bursts are of like requests
         mean = math.fsum(by_k.values())
         bounds = np.cumsum([*by_k.values()][::-1]) / mean if by_k else np.array([])
-        rng, rows, last, found = run.rng(HITS), run.workload.rows, np.nan, array("h")
+        rng, rows, found = run.rng(HITS), run.workload.rows, array("h")
+        last: float | None = None
         for start in range(0, rows, BLOCK):
             served = np.arange(start, min(start + BLOCK, rows))
             hit_rate = mean * self._factors(run, served)
@@ -131,8 +132,8 @@ class DeclaredHits:
                     f"hits: found a hit rate of {hit_rate.max():g} after by_hour and by_request; expected up to 1"
                 )
             repeat, fresh, searched = rng.random((len(served), 3)).T
-            # A draw that repeats is that of the request before, which may be of the block before; the first is its own.
-            last = last if start else fresh[0]
+            # A draw that repeats is that of the request before, which may be of the block before.
+            last = fresh[0] if last is None else last
             newest = np.maximum.accumulate(np.where(repeat >= self.autocorrelation, np.arange(len(served)), -1))
             u = np.where(newest < 0, last, fresh[newest])
             last = u[-1]

@@ -19,7 +19,7 @@ INSTEAD = "add backend=profiled"
 
 @dataclass(slots=True)
 class LiveCosts(StageCosts):
-    """What stages took so far; of one that runs, each step to come counts as the last one.
+    """Measured costs of stages. In a stage that runs, each step to come counts as the last one.
 
     Its steps are unequal (StageCost.ends), with a second as the mean.
     """

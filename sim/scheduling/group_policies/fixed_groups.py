@@ -229,14 +229,14 @@ class FixedGroups(GroupPolicy):
 
     def _least_backlog(self, lanes: Sequence[Lane]) -> Lane:
         """Return the group with the fewest estimated seconds left, of ties the first."""
-        best, least_s = lanes[0], inf
+        best, min_s = lanes[0], inf
         for lane in lanes:
             backlog_s = lane.queued_s
-            if backlog_s < least_s:  # else what its owner has left would only add to it
+            if backlog_s < min_s:  # else what its owner has left would only add to it
                 if lane.owner is not None:
                     backlog_s += self._view.remaining_s(lane.owner, len(lane.gpus))
-                if backlog_s < least_s:
-                    best, least_s = lane, backlog_s
+                if backlog_s < min_s:
+                    best, min_s = lane, backlog_s
         return best
 
     def _is_busy(self, now_s: float) -> bool:

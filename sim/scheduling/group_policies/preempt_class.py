@@ -521,8 +521,8 @@ def _can_rival(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> 
     if candidates is better:
         return True
     # An equal worth may win a tie, so the search goes on.
-    least_worth = {candidate.claims: candidate.worth - ROUNDING for candidate in better}
-    return any(candidate.worth >= least_worth[candidate.claims] for candidate in candidates)
+    min_worth = {candidate.claims: candidate.worth - ROUNDING for candidate in better}
+    return any(candidate.worth >= min_worth[candidate.claims] for candidate in candidates)
 
 
 def best_selection(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:

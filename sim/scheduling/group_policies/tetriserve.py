@@ -36,7 +36,7 @@ class Costs:
         frontier: (degree, seconds of a step) of the efficient degrees on which a step fits into a round.
         fastest_s: seconds of a step on the fastest degree.
         later_s: seconds of the later stages, each on its fastest degree.
-        any_cost: cost on the least degree; what comes before and after the steps is the same on all.
+        any_cost: cost on the lowest degree; what comes before and after the steps is the same on all.
         is_late: True once no degree meets the deadline.
     """
 
@@ -75,23 +75,23 @@ def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, f
         step_s: a ``frontier``.
     """
     cheapest: list[tuple[int, int]] = []
-    least_cost = inf
+    min_cost = inf
     narrower: list[tuple[int, float]] = []
     for degree, seconds in step_s:
         if steps * seconds > budget_s:
             narrower.append((degree, seconds))
             continue
         cost = steps * degree * seconds
-        if cost < least_cost:
-            least_cost, cheapest = cost, [(steps, degree)]
+        if cost < min_cost:
+            min_cost, cheapest = cost, [(steps, degree)]
         for other, other_s in narrower:
             # The division may round up to one step too many.
             count = int((budget_s - steps * seconds) / (other_s - seconds))
             while count and count * other_s + (steps - count) * seconds > budget_s:
                 count -= 1
             cost = count * other * other_s + (steps - count) * degree * seconds
-            if count and cost < least_cost:
-                least_cost, cheapest = cost, [(count, other), (steps - count, degree)]
+            if count and cost < min_cost:
+                min_cost, cheapest = cost, [(count, other), (steps - count, degree)]
         if not narrower:
             break
     return cheapest

@@ -9,7 +9,7 @@ Urgency = tuple[float, float, int]
 
 
 def urgency(progress: Progress) -> Urgency:
-    """Return the key of the order of deadlines; the least is the most urgent."""
+    """Return the key of the order of deadlines; the smallest is the most urgent."""
     return progress.request.deadline_s, progress.request.arrival_s, progress.submission_index
 
 
