@@ -14,7 +14,7 @@ ACROSS = 3
 """Panels in a row."""
 
 MAX_LEVEL = 4
-"""Points of a curve up to which their names stand level."""
+"""Points of a curve up to which their names stand level; numbers always do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,24 @@ def _listed(value: Any) -> list[float]:
 
 @house_style()
 def draw(compared: Sequence[Compared]) -> Figure | None:
-    """Draw a panel for each curve: the paper's points and our line. Return None if there is no curve."""
+    """Draw a panel for each curve: the paper's points and ours. Return None if there is no curve."""
     if not compared:
         return None
     rows = -(-len(compared) // ACROSS)
     figure, axes = panels(ACROSS, rows, width=10.0, height=2.7 * rows, share_y=False)
     for panel, curve in zip(axes.flat, compared, strict=False):
         places = range(len(curve.paper))
-        panel.plot(places, curve.ours, color=BLUE, marker="o", markersize=4, label="ours")
+        line = "-" if all(name[:1].isdigit() for name in curve.of.x) else ""  # names are no axis to draw a line along
+        panel.plot(places, curve.ours, color=BLUE, marker="o", markersize=4, linestyle=line, label="ours")
         panel.plot(places, curve.paper, color=VERMILION, marker="D", markersize=4, linestyle="", label="paper")
-        panel.set_xticks(list(places), curve.of.x, fontsize=7, rotation=30 if len(curve.paper) > MAX_LEVEL else 0)
-        panel.set_ylim(bottom=0.0)
+        panel.set_xticks(list(places), curve.of.x, fontsize=7)
+        if line == "" and len(curve.paper) > MAX_LEVEL:
+            panel.tick_params("x", labelrotation=30)
+            for name in panel.get_xticklabels():
+                name.set_horizontalalignment("right")
+        panel.set_ylim(0.0, 1.1 * max(*curve.paper, *curve.ours))  # with room for the highest marker
         panel.set_title(f"{curve.of.figure}: {curve.of.what}", fontsize=8)
     for panel in axes.flat[len(compared) :]:
         panel.remove()
-    axes.flat[0].legend(fontsize=8)
+    axes.flat[0].legend(fontsize=8, loc="lower left")
     return figure
