@@ -41,6 +41,8 @@ def calibrate(
     apart: Annotated[bool, Option(help="measure ControlNets beside the encoder")] = True,
     loras: Annotated[bool, Option(help="measure a LoRA")] = True,
     lora_rank: Annotated[int, Option(min=1, help="its rank")] = 64,
+    patches: Annotated[int | None, Option(metavar="SIDE", min=8, help="measure patches of so many pixels")] = None,
+    patched_images: Annotated[int, Option(min=1, help="images in the largest batch of patches")] = 12,
     load_from_disk: Annotated[bool, Option("--load-from-disk", help="time reading saved weights")] = False,
     energy: Annotated[Literal["auto", "off"], Option(help="where the device counts it")] = "auto",
     steps_timed: Annotated[int, Option(min=1, help="steps per repeat")] = 5,
@@ -82,6 +84,7 @@ def calibrate(
         controlnet_batches=_numbers("--controlnet-batches", controlnet_batches) if controlnet_batches else None,
         apart=apart,
         lora_rank=lora_rank if loras else None,
+        patches=None if patches is None else (patches, patched_images),
         load_from_disk=load_from_disk,
         energy=energy,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from mezzotint.backends.base import BackendError
 from mezzotint.backends.calibrate.journal import CellMeasurement, JournalEntry
+from mezzotint.backends.calibrate.patches import fit
 from mezzotint.backends.calibrate.plan import Cell, Plan
 from mezzotint.backends.profile import (
     ControlNetLoad,
@@ -60,6 +61,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
     local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
     read = [typical(got)[0] for _, got in of("load") if local]
     powers = [got.power_w for _, got in of("step") if got.power_w]
+    patched = {cell.mix: typical(got)[0] for cell, got in of("patched")}
     peaks = [(cell, got.peak_bytes) for operation in _PEAKS for cell, got in of(operation) if got.peak_bytes]
     return Profile(
         schema=1,
@@ -96,7 +98,10 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
             None,
         ),
         lora=next((_lora(got) for _, got in of("lora")), None),
-        memory=[MemoryPoint.model_validate(cell.model_dump(exclude={"rank"}) | {"bytes": b}) for cell, b in peaks],
+        memory=[
+            MemoryPoint.model_validate(cell.model_dump(include=set(MemoryPoint.model_fields)) | {"bytes": b})
+            for cell, b in peaks
+        ],
         energy=[
             EnergyPoint(width=cell.width, height=cell.height, batch=cell.batch, joules=round_value(got.energy_j))
             for cell, got in of("step")
@@ -105,6 +110,7 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         load_s=read[-1] if read else None,
         weights_bytes=next((got.facts["bytes"] for _, got in of("load", "draw")), None),
         power_w=round_value(median(powers)) if powers else None,
+        patched=fit(plan.patches[0], patched) if plan.patches and patched else None,
     )
 
 

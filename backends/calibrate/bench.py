@@ -14,7 +14,7 @@ from mezzotint.backends.base import BackendError
 from mezzotint.backends.calibrate.journal import CellMeasurement
 from mezzotint.backends.calibrate.machine import Machine
 from mezzotint.backends.calibrate.plan import Cell, Plan
-from mezzotint.backends.diffusers_ import LiveModel, build
+from mezzotint.backends.diffusers_ import LiveModel, build, stages
 from mezzotint.backends.diffusers_.addons.controlnet import (
     Control,
     ControlNet,
@@ -105,6 +105,8 @@ class Bench:
                 return self._remote_controlnets(cell, model)
             case "lora":
                 return self._lora(cell, model)
+            case "patched":
+                return self._patched(cell, model)
 
     def _repeated(self, once: Callable[[], float]) -> CellMeasurement:
         for _ in range(self.plan.warmup):
@@ -127,6 +129,12 @@ class Bench:
             energy_j=None if drawn is None else drawn / steps,
             power_w=None if drawn is None else drawn / elapsed,
         )
+
+    def _patched(self, cell: Cell, model: LiveModel) -> CellMeasurement:
+        untimed, timed = max(self.plan.warmup, 1), self.plan.steps_timed
+        works = stages.in_flight(model, cell.mix, untimed + timed, PROMPT)
+        taken = [stages.run_patched_step(model, works, cell.side) for _ in range(untimed + timed)]
+        return CellMeasurement(seconds={"seconds": taken[untimed:]})
 
     def _controlnet_step(self, cell: Cell, model: LiveModel) -> CellMeasurement:
         """Alternate rounds with and without the nets, so that a drift of the clocks affects both alike."""

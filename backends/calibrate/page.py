@@ -1,5 +1,6 @@
 """The page of a calibration: tables in Markdown, and a figure of step time, images per minute and memory."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def write_page(
         joules={(e.width, e.height, e.batch): e.joules for e in profile.energy},
         peaks={(m.operation, m.width, m.height, m.batch): m.bytes for m in profile.memory},
         steered=[(cell, got) for cell, got in measured if cell.operation == "controlnet_step"],
+        patched=[_patched(profile, cell, typical(got)[0]) for cell, got in measured if cell.operation == "patched"],
         lora=[got for cell, got in measured if cell.operation == "lora"][-1:] if profile.lora is not None else [],
         loads=[(cell, got) for cell, got in measured if cell.operation in ("draw", "load")],
         typical=typical,
@@ -75,6 +77,20 @@ def images_per_minute(profile: Profile, point: Point) -> float:
     decodings = {(image.size, image.batch): image.seconds for image in profile.vae_decode}
     image_s = decodings.get((point.size, point.batch), 0.0)
     return 60 * point.batch / (STEPS * point.seconds + text_s + image_s)
+
+
+def _patched(profile: Profile, cell: Cell, seconds: float) -> tuple[str, float, float, float | None]:
+    """Return the images of ``cell``, and seconds: measured, fitted, and of a batch for each size one after another.
+
+    The last is None if one of these batches was not measured.
+    """
+    assert profile.patched is not None
+    images = Counter(cell.mix)
+    steps = {(p.size[:2], p.batch): p.seconds for p in profile.step}
+    of_sizes = [steps.get(batch) for batch in images.items()]
+    turns = None if None in of_sizes else sum(step for step in of_sizes if step is not None)
+    said = ", ".join(f"{count} of {width}×{height}" for (width, height), count in images.items())
+    return said, seconds, profile.patched.step_s(cell.mix, cell.side), turns
 
 
 def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) -> None:

@@ -1,10 +1,13 @@
 """Plan of a calibration: the model, the device, and the cells in order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
+
+from mezzotint.backends.patched import Size
 
 if TYPE_CHECKING:
     from mezzotint.backends.diffusers_ import ModelSpec
@@ -14,15 +17,17 @@ Shape = tuple[int, int, int]
 
 
 Operation = Literal[
-    "draw", "load", "text_encode", "step", "vae_decode", "vae_encode", "controlnet_step", "controlnet", "apart", "lora"
-]
+    "draw", "load", "text_encode", "step", "vae_decode", "vae_encode", "controlnet_step", "controlnet", "apart", "lora",
+    "patched",
+]  # fmt: skip
 
 
 class Cell(BaseModel):
     """One operation to measure; fields that it does not depend on stay 0 (the size of a text encoding).
 
-    ``draw`` makes random weights, ``load`` reads weights from a folder, ``controlnet`` reads a ControlNet, and
-    ``apart`` is the parts of a step with ControlNets on other GPUs.
+    ``draw`` makes random weights, ``load`` reads weights from a folder, ``controlnet`` reads a ControlNet, ``apart`` is
+    the parts of a step with ControlNets on other GPUs, and ``patched`` a step of the images of ``mix``, cut into
+    patches of ``side`` pixels.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,10 +38,12 @@ class Cell(BaseModel):
     batch: int = 0
     nets: int = 0
     rank: int = 0
+    side: int = 0
+    mix: tuple[Size, ...] = ()
 
     def __str__(self) -> str:
         size = f" {self.width}x{self.height}" if self.width else ""
-        batch = f" batch {self.batch}" if self.batch else ""
+        batch = f" batch {self.batch}" if self.batch else f" {len(self.mix)} images" if self.mix else ""
         extra = f" {self.nets} nets" if self.nets else f" rank {self.rank}" if self.rank else ""
         return f"{self.operation.replace('_', ' ')}{size}{batch}{extra}"
 
@@ -57,6 +64,7 @@ class Plan:
         controlnet_batches: batches to run them at; None for all.
         apart: True to measure a step with ControlNets on other GPUs, if the denoiser allows that.
         lora_rank: rank of the LoRA to measure; None for none.
+        patches: side of a patch in pixels and images of the largest batch of patches to measure; None for none.
         load_from_disk: save random weights and read them back, so that loading is measured too.
         energy: ``auto`` reads the device's energy counter where it has one.
     """
@@ -73,6 +81,7 @@ class Plan:
     controlnet_batches: tuple[int, ...] | None = None
     apart: bool = False
     lora_rank: int | None = None
+    patches: tuple[int, int] | None = None
     load_from_disk: bool = False
     energy: Literal["auto", "off"] = "auto"
 
@@ -98,7 +107,30 @@ class Plan:
                 cells += at("apart", dict.fromkeys((w, h, 1) for w, h, _ in by_work), nets=1)
         if self.lora_rank is not None:
             cells.append(Cell(operation="lora", rank=self.lora_rank))
+        if self.patches is not None:
+            side, most = self.patches
+            sizes = list(dict.fromkeys((w, h) for w, h, _ in by_work))
+            cells += [Cell(operation="patched", side=side, mix=mix) for mix in draw_mixes(sizes, most)]
         return cells
+
+
+def draw_mixes(sizes: Sequence[Size], max_images: int, count: int = 24) -> list[tuple[Size, ...]]:
+    """Return ``count`` different batches of images of ``sizes`` to measure in patches, each sorted.
+
+    The first are each size alone, and as many of each size as fit (PatchedServe, Figure 14). The rest are drawn, of 1
+    to ``max_images`` images; there are fewer where no more are found. PatchedServe trains its latency predictor on 300
+    such batches (6.1.2).
+    """
+    rng = np.random.default_rng(0)
+    ordered = sorted(sizes)
+    alike = [tuple(sorted(ordered * each)) for each in range(1, max_images // len(ordered) + 1)]
+    mixes = dict.fromkeys([*((size,) for size in ordered), *alike])
+    for _ in range(10 * count):
+        if len(mixes) >= count:
+            break
+        picked = rng.integers(len(ordered), size=int(rng.integers(1, max_images + 1)))
+        mixes[tuple(sorted(ordered[at] for at in picked))] = None
+    return list(mixes)
 
 
 def grid(sizes: Iterable[tuple[int, int]], batches: Iterable[int]) -> tuple[Shape, ...]:

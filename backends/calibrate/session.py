@@ -72,6 +72,11 @@ def complete(
     spec, family = plan.spec, family_of(plan.spec.family)
     for width, height, _ in plan.shapes:
         family.check_size(spec.family, width, height)
+        if plan.patches is not None and (
+            family.predict_patched is None or width % plan.patches[0] + height % plan.patches[0]
+        ):
+            said = f"patches of {plan.patches[0]} px: {spec.family} steps none, or they do not divide {width}x{height}"
+            raise BackendError(f"{said}; take sd15 or sdxl and a side that divides all sizes, or leave --patches out")
     check_replaced(file)
     has_controlnets = bool(architecture(spec.family, spec.variant, spec.scale).controlnets)
     cells = plan.cells(has_controlnets, family.denoiser == "unet")
@@ -133,7 +138,7 @@ def _no_larger(cell: Cell, than: Cell) -> bool:
     """
     same = cell.operation == than.operation or (cell.operation, than.operation) == ("step", "controlnet_step")
     more = cell.batch <= than.batch and cell.nets <= than.nets
-    return same and more and (cell.width, cell.height) == (than.width, than.height)
+    return same and more and (cell.width, cell.height, cell.mix) == (than.width, than.height, than.mix)
 
 
 def _tried(cell: Cell, measure: Callable[[Cell], CellMeasurement], conditions: dict[str, str | int]) -> JournalEntry:

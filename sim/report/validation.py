@@ -83,17 +83,12 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
             controlnets=tuple(sorted(addons.in_line)),
             apart=addons.stepped_remote,
             lora_rank=addons.lora_rank,
+            patches=next(reversed(backend.largest_cut(name).items()), None),
         )
         profile = complete(plan, profiles, progress=progress, model=model).profile
-        updates: dict[str, Any] = {}
-        for side, max_images in backend.largest_cut(name).items():
-            from mezzotint.backends.calibrate.patches import measure  # needs the live extra
-
-            updates["patched"] = measure(model, sizes, side, max_images).fit()[0]
         if len(names) > 1:
-            updates["load_s"] = backend.load(Asset("model", name, name)).seconds
-        if updates:
-            write_profile(profile.model_copy(update=updates), profiles / file_name(GPU, name))
+            load_s = backend.load(Asset("model", name, name)).seconds
+            write_profile(profile.model_copy(update={"load_s": load_s}), profiles / file_name(GPU, name))
     profiled = {"_target_": "mezzotint.backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)
     write(simulated, folder / "simulated")
