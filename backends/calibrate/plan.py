@@ -90,8 +90,8 @@ class Plan:
         by_work = sorted(set(self.shapes), key=lambda shape: (shape[0] * shape[1] * shape[2], shape))
         with_nets = [s for s in by_work if self.controlnet_batches is None or s[2] in self.controlnet_batches]
 
-        def at(operation: Operation, shapes: Iterable[Shape], **more: int) -> list[Cell]:
-            return [Cell(operation=operation, width=w, height=h, batch=b, **more) for w, h, b in shapes]
+        def at(operation: Operation, shapes: Iterable[Shape], nets: int = 0) -> list[Cell]:
+            return [Cell(operation=operation, width=w, height=h, batch=b, nets=nets) for w, h, b in shapes]
 
         read = self.load_from_disk or self.spec.weights != "random"
         cells = [Cell(operation="load" if read else "draw")]
