@@ -25,9 +25,9 @@ Operation = Literal[
 class Cell(BaseModel):
     """One operation to measure; fields that it does not depend on stay 0 (the size of a text encoding).
 
-    ``draw`` makes random weights, ``load`` reads weights from a folder, ``controlnet`` reads a ControlNet, ``apart`` is
-    the parts of a step with ControlNets on other GPUs, and ``patched`` a step of the images of ``mix``, cut into
-    patches of ``side`` pixels.
+    ``draw`` makes random weights, ``load`` reads weights from a folder, ``controlnet`` reads a ControlNet. ``apart`` is
+    the parts of a step with ControlNets on other GPUs. ``patched`` is a step of the images of ``mix``, cut into patches
+    of ``side`` pixels.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -108,9 +108,9 @@ class Plan:
         if self.lora_rank is not None:
             cells.append(Cell(operation="lora", rank=self.lora_rank))
         if self.patches is not None:
-            side, most = self.patches
+            side, max_images = self.patches
             sizes = list(dict.fromkeys((w, h) for w, h, _ in by_work))
-            cells += [Cell(operation="patched", side=side, mix=mix) for mix in draw_mixes(sizes, most)]
+            cells += [Cell(operation="patched", side=side, mix=mix) for mix in draw_mixes(sizes, max_images)]
         return cells
 
 
