@@ -1,13 +1,15 @@
-"""Read access logs of web servers in a given format: nginx's log_format, or Apache's LogFormat."""
+"""Read access logs of web servers: nginx's log_format, or Apache's LogFormat, and nginx's variables as JSON lines."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.delimited import HEAD_BYTES
+from mezzotint.traces.formats.jsontext import records
 from mezzotint.traces.formats.lines import lines
-from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.limits import Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
 
 COMBINED = (
@@ -30,11 +32,21 @@ APACHE = {
 }  # fmt: skip
 """Directives of Apache that are read -> names of their fields. %t is when the request was received, %D microseconds."""
 
+RENAMED: Mapping[str, str] = {"request_uri": "url", "uri": "url", "request_method": "method"}
+"""Variables of nginx -> names of their fields, where they differ."""
+
 ABSENT = ("-", "")
 
 
 def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the fields of each line. Raises TraceError for a line of another format, or one without fields to read."""
+    with open_unpacked(path, limits) as stream:
+        is_json = stream.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    if is_json and options.format is None:
+        for row, record in records(path, limits):
+            named = {RENAMED.get(name, name): value for name, value in record.items() if value not in ABSENT}
+            yield row, _split(named)
+        return
     declared = FORMATS.get(options.format or "nginx", options.format)
     pattern, names = _compiled(declared, path)
     for rows, texts in lines(path, limits, limits.max_prompt_bytes, "request"):
@@ -53,8 +65,9 @@ def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, 
 
 def _split(record: dict[str, Any]) -> dict[str, Any]:
     """Split the first line of a request into method and path; one that is no HTTP has the method `invalid`."""
-    line = record.pop("request", None)
-    if line is not None:
+    line = record.get("request")
+    if isinstance(line, str):
+        del record["request"]
         words = line.split(" ")
         record["method"], record["url"] = words[:2] if len(words) in (2, 3) else ("invalid", None)
     if "time_received" in record:
@@ -94,7 +107,7 @@ def _name(part: re.Match[str]) -> str:
     variable, argument, directive = part.groups()
     if variable:
         variable = variable.strip("{}")
-        return {"request_uri": "url", "uri": "url", "request_method": "method"}.get(variable, variable)
+        return RENAMED.get(variable, variable)
     if directive == "T" and argument:
         return f"duration_{argument}"
     if directive == "t" and argument:

@@ -132,7 +132,8 @@ class Timestamps:
         bad = np.flatnonzero((times.isna() & text.notna()).to_numpy())
         if bad.size:
             found = repr((cells if written is None else written)[int(bad[0])].as_py())
-            raise refusal(origin, int(bad[0]), column, found, "a time such as 2022-08-14 00:45:00+00:00")
+            zone = " with the offset of its zone, not its name," if re.search(r"\d ?[A-Za-z_/]{2,}'$", found) else ""
+            raise refusal(origin, int(bad[0]), column, found, f"a time{zone} such as 2022-08-14 00:45:00+00:00")
         for index, zoned in enumerate(pc.match_substring_regex(cells, ZONE).to_pylist()):
             self.zoned = zoned if self.zoned is None else self.zoned
             if zoned not in (None, self.zoned):

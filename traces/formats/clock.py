@@ -44,9 +44,17 @@ DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
 DIGITS = re.compile(r"(19|20)\d{2}(0\d|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])([0-5]\d){2}")
 """A date and a time in digits alone, 20261103100000, which no count since 1970 is."""
 
+ZONES: Mapping[str, str] = {
+    "EST": "-05:00", "EDT": "-04:00", "MST": "-07:00", "MDT": "-06:00", "PST": "-08:00", "PDT": "-07:00",
+    "CET": "+01:00", "CEST": "+02:00",
+}  # fmt: skip
+"""Names of zones with one offset; the American ones as RFC 5322, 4.3 has them, less CST, which is China's, too."""
+
 REWRITTEN: Mapping[str, str] = {
     r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
-    r"\s*(UTC|GMT)$": "Z",
+    r"\[[A-Z][A-Za-z_/+-]*\]$": "",  # 10:36:37+01:00[Europe/Berlin], as Java writes it
+    r"\s*(UTC?|GMT)$": "Z",
+    **{rf"(\d) ?{zone}$": rf"\1{offset}" for zone, offset in ZONES.items()},
     r"^(\d{1,2})/([A-Za-z]{3})/(\d{4}):": r"\1 \2 \3 ",  # 03/Nov/2026:10:00:00, as web servers log
     r"^((?:19|20)\d{2})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})$": r"\1-\2-\3 \4:\5:\6",  # 20261103100000
     r"^(\d{4})[/.](\d{2})[/.](\d{2})": r"\1-\2-\3",

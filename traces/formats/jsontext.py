@@ -40,6 +40,14 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
         yield from text.grouped(text.listed("[", "]", text.value) if text.next_character() == "[" else text.lines())
 
 
+def records(path: Path, limits: Limits) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON lines, or of a JSON array, with their places. Raises TraceError for another value."""
+    for row, value in enumerate(unwrapped(elements(path, limits))[0]):
+        if not isinstance(value, dict):
+            raise TraceError(f"{path}: value {row}: found {excerpt(repr(value), 60)}, expected an object of a request")
+        yield row, value
+
+
 def unwrapped(groups: Iterator[list[Any]]) -> tuple[Iterator[Any], str]:
     """Return values, and in words where in the file they are.
 

@@ -10,7 +10,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.accesslog import access_log
 from mezzotint.traces.formats.comfyui import of_prompt
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
-from mezzotint.traces.formats.jsontext import elements, members, unwrapped
+from mezzotint.traces.formats.jsontext import members, records
 from mezzotint.traces.formats.parameters import generated
 from mezzotint.traces.table.limits import Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
@@ -21,10 +21,7 @@ Records = Iterator[tuple[int, dict[str, Any]]]
 
 def json_records(path: Path, limits: Limits, _: Any) -> Records:
     """Yield the objects of JSON lines, or of a JSON array. Raises TraceError for another value."""
-    for row, value in enumerate(unwrapped(elements(path, limits))[0]):
-        if not isinstance(value, dict):
-            raise TraceError(f"{path}: value {row}: found {excerpt(repr(value), 60)}, expected an object of a request")
-        yield row, value
+    return records(path, limits)
 
 
 def rows_or_records(path: Path, limits: Limits, _: Any) -> Records:

@@ -35,7 +35,7 @@ from mezzotint.traces.formats.headers import (
 from mezzotint.traces.sources.reader import make_reading
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY, ROWS, Batch, Reading, order_times, own_clock, since_earliest
-from mezzotint.traces.table.validation import Origin, excerpt
+from mezzotint.traces.table.validation import LONGEST_S, Origin, excerpt
 
 if TYPE_CHECKING:
     from mezzotint.traces.sources.table import Table
@@ -452,6 +452,13 @@ class Interpretation:
         if not are_dates(cells):
             cells = pointed(cells, origin, "arrival_s")
         unit = self.meanings[column].unit
+        if normalise(column).endswith("request_time") and unit is None and _are_durations(cells, origin):
+            raise TraceError(
+                f"{self.where}: column {excerpt(column)}: found numbers such as {cells[0].as_py()}, which in nginx's"
+                " logs are the seconds that a request took, and no times; read such a log with `mezzotint trace import"
+                f" access-log FILE`, or say {_map('latency_s', column)}; if they are arrivals, say --unit"
+                f" {_quoted(f'{column}=s')}{OF_COMMAND}"
+            )
         has_date = "date" in normalise(column)
         return read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
 
@@ -528,6 +535,11 @@ def _are_numbers(cells: pa.ChunkedArray) -> bool:
     """Return True if every cell that is not null is a number."""
     good = pc.match_substring_regex(cells, r"^\s*[+-]?(\d+([.,]\d*)?|\.\d+)([eE][+-]?\d+)?\s*$")
     return bool(pc.all(good.fill_null(True)).as_py()) and cells.null_count < len(cells)
+
+
+def _are_durations(cells: pa.ChunkedArray, origin: Origin) -> bool:
+    """Return True if the cells are numbers too small for seconds since 1970."""
+    return _are_numbers(cells) and (pc.max(numbers(cells, origin, "arrival_s")).as_py() or 0.0) < LONGEST_S
 
 
 def _suits(cells: pa.ChunkedArray, name: str) -> bool:

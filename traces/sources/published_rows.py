@@ -392,10 +392,15 @@ def vllm_omni(log: Log, pieces: Records) -> Iterator[Batch]:
 
 
 def sglang(log: Log, pieces: Records) -> Iterator[Batch]:
-    """Take names if the lines have them."""
+    """Take names if the lines have them, and settings within ``sampling_params`` where the lines have none beside."""
     named: bool | None = None
-    for rows, records in pieces:
+    known = {*log.names.values(), *(field for fields in log.also.values() for field in fields)}
+    for rows, read in pieces:
         origin = log.origin(rows)
+        records = [
+            {name: value for name, value in (record.get("sampling_params") or {}).items() if name in known} | record
+            for record in read
+        ]
         named = _in_all(records, "request_id", named, origin)
         columns = _engine_columns(log, records, origin)
         if not named:

@@ -42,6 +42,15 @@ def load(form: str, text: str, folder: Path) -> Trace:
         ("sglang", '"image_paths": ["a", "b"]', {"input_images": 2}, {"image_paths": ["a", "b"]}),
         ("sglang", '"negative_prompt": "x", "n": 2', {"negative_prompt": "x", "images": 2}, {"n": 2}),
         ("sglang", '"unknown": [1]', {"images": None}, {"unknown": [1]}),
+        (
+            "sglang",
+            '"height": 64, "sampling_params": {"height": 512, "num_inference_steps": 20, "true_cfg_scale": 4, "x": 1}',
+            {"height": 64, "steps": 20, "guidance": 4.0},
+            {
+                "true_cfg_scale": 4,
+                "sampling_params": {"height": 512, "num_inference_steps": 20, "true_cfg_scale": 4, "x": 1},
+            },
+        ),
     ],
 )
 def test_field_becomes_a_column_or_is_kept(

@@ -493,6 +493,25 @@ def test_access_log_counts_arrivals_from_when_its_server_stamps(line: str, form:
     assert trace.notes.get("skipped", {}) == ({"GET requests": 1} if form is None else {})
 
 
+def test_access_log_of_json_lines_has_the_variables_of_nginx(tmp_path: Path) -> None:
+    """log_format escape=json: $request_time is how long a request took, which elsewhere is read as when it came."""
+    text = lines(
+        {"time_iso8601": "2026-11-03T10:00:10+00:00", "request": "POST /v1/images/generations HTTP/1.1",
+         "status": 200, "request_time": 6.0, "upstream_response_time": "5.9", "remote_user": "-"},
+        {"time_iso8601": "2026-11-03T10:00:11+00:00", "request": "GET /health HTTP/1.1", "status": 200,
+         "request_time": 0.1},
+        {"time_iso8601": "2026-11-03T10:00:20+00:00", "request_method": "POST", "uri": "/v1/videos", "status": "200",
+         "request_time": "2.500"},
+    )  # fmt: skip
+    trace = load("access-log", text, tmp_path)
+    assert trace.arrival_s.tolist() == [0.0, 13.5]
+    assert [row["latency_s"] for row in rows(trace)] == [6.0, 2.5]
+    assert trace.notes["skipped"] == {"GET requests": 1}
+    assert other_format(text.encode()) == "access-log"
+    with pytest.raises(TraceError, match=r"column request_time.*seconds that a request took.*import access-log"):
+        load("gateway", text, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("line", "options", "message"),
     [
@@ -517,7 +536,7 @@ def test_access_log_of_another_form_is_refused(
 def test_sources_that_are_recognised_exist() -> None:
     assert set(SOURCES) <= set(sources())
     assert other_format(lines({"ts": 1, "request": {"prompt": "a"}}).encode()) == "gateway"
-    assert {name for name in MARKS if name not in sources()} <= {"aiperf", "vllm-bench"}
+    assert {name for name, _ in MARKS if name not in sources()} <= {"aiperf", "vllm-bench"}
 
 
 def test_import_command_prints_what_it_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import mezzotint
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import read_clock
 from mezzotint.traces.sources.file import File
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.table import Table, import_table
@@ -24,6 +25,7 @@ from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.limits import Limits
 from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.table.validation import Origin
 
 ROWS = {
     "created_at": ["2026-11-03T10:00:00Z", "2026-11-03T10:00:09Z"],
@@ -322,6 +324,30 @@ def test_clock_that_goes_back_is_said_with_its_row(times: tuple[str, ...], remar
     prompts = [f"{time},{'ab'[index % 2]}" for index, time in enumerate(times)]
     trace = imported(tmp_path, "\n".join(["time,prompt", *prompts, ""]))
     assert pd.Series(trace.notes[SAID]).str.contains(remark).any()
+
+
+@pytest.mark.parametrize(
+    ("time", "hour"),
+    [
+        ("2026-11-03 10:00:00 PST", 18),
+        ("2026-11-03T10:00:00CEST", 8),
+        ("2026-11-03T10:00:00+01:00[Europe/Berlin]", 9),
+        ("2026-11-03 10:00:00 UT", 10),
+        ("03/11/2026 10:00:00 EST", 15),
+    ],
+)
+def test_zone_with_one_offset_is_read_by_its_name(time: str, hour: int) -> None:
+    cells = pa.chunked_array([[time, time.replace(":00", ":30", 1)]])
+    clock = read_clock(cells, Origin("log", {"arrival_s": "time"}), dates="day-first")
+    assert [when.isoformat() for when in clock.times.to_pylist()] == [
+        f"2026-11-03T{hour:02}:{minute}:00+00:00" for minute in ("00", "30")
+    ]
+
+
+@pytest.mark.parametrize("zone", ["CST", "IST", "Europe/Berlin"])
+def test_zone_without_one_offset_is_asked_for(zone: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="with the offset of its zone, not its name"):
+        imported(tmp_path, f"time,prompt\n2026-11-03 10:00:00 {zone},a\n")
 
 
 NO_REQUESTS = "a count for each interval|expected a row a request|expected a record|expected the names of the columns"
