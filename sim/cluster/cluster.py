@@ -631,21 +631,6 @@ class Cluster:
             if self._gpu_workers[number].model != model:
                 self._install(self._gpu_workers[number], model, free_bytes)
 
-    def record_stage(
-        self,
-        group: Worker,
-        model: str,
-        from_s: float,
-        until_s: float,
-        kind: str,
-        joules: float | None = None,
-        row: int = -1,
-        batch: int = 1,
-    ) -> float:
-        self._name_model(group, model)
-        group.max_batch = max(group.max_batch, batch)  # the group policy bounds its batches
-        return self.record_busy(group, from_s, until_s, kind, joules, batch, row)
-
     def cut_short(self, group: Worker) -> None:
         if group.busy_until_s > self._clock._now:
             self._record.usage_log.cut(group.id, self._clock._now)
@@ -778,8 +763,12 @@ class Cluster:
         joules: float | None = None,
         batch: int = 1,
         row: int = -1,
+        model: str = "",
     ) -> float:
         """Log a span of busy time. Raises SimulationError for an impossible span, or a batch over ``max_batch``."""
+        if model:
+            self._name_model(worker, model)
+            worker.max_batch = max(worker.max_batch, batch)  # the group policy bounds its batches
         # One chain of comparisons, which NaN fails too (test_invalid_busy_spans_are_refused).
         if not (worker.busy_until_s <= from_s <= until_s < inf and 0 < batch <= worker.max_batch):
             self._raise_impossible(worker, from_s, until_s, kind, batch)

@@ -125,19 +125,6 @@ class Cluster(Protocol):
         An executor records what ``fetch`` says it costs.
         """
 
-    def record_stage(
-        self,
-        group: Worker,
-        model: str,
-        from_s: float,
-        until_s: float,
-        kind: str,
-        joules: float | None = None,
-        row: int = -1,
-        batch: int = 1,
-    ) -> float:
-        """Record busy time of all GPUs of ``group`` with ``model``, as record_busy does, in a batch of any size."""
-
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
@@ -239,6 +226,7 @@ class Cluster(Protocol):
         joules: float | None = None,
         batch: int = 1,
         row: int = -1,
+        model: str = "",
     ) -> float:
         """Record busy time: the one source of utilization, energy, batch sizes and the timeline.
 
@@ -250,6 +238,7 @@ class Cluster(Protocol):
             joules: of all its GPUs; None takes the power of its kind of GPU.
             batch: requests that are served at once.
             row: the trace row, if one request alone is served.
+            model: what a stage on ``worker`` runs, in a batch of any size; empty for the worker's own.
 
         Returns:
             The joules; NaN where power is not known.

@@ -65,8 +65,8 @@ class Account:
             estimate_s = (attempt.estimate or cost).batch_s(batch, ran)
             row = MISSING
         # The busy time once, for all: the row is no single request's.
-        joules = self.run.cluster.record_stage(
-            group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds), row, requests
+        joules = self.run.cluster.record_busy(
+            group, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds), requests, row, model
         )
         joules, gpu_s, step_share = joules / requests, seconds * len(group.gpus), steps_s * len(group.gpus)
         for progress in batch:
@@ -135,7 +135,7 @@ class Account:
     ) -> float:
         """Record work that is no attempt at a stage; return its joules."""
         row, model = progress.request.row, progress.request.model or ""
-        joules = self.run.cluster.record_stage(group, model, from_s, until_s, kind, joules, row)
+        joules = self.run.cluster.record_busy(group, from_s, until_s, kind, joules, 1, row, model)
         self._log.add(row, MISSING, component, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
         return joules
 

@@ -52,7 +52,7 @@ class Preparation:
             nonlocal took_s
             self.record_earlier(launch)
             from_s, took_s = now_s + took_s, took_s + seconds
-            return cluster.record_stage(group, model, from_s, now_s + took_s, kind, joules, row)
+            return cluster.record_busy(group, from_s, now_s + took_s, kind, joules, 1, row, model)
 
         # Forming, loads, the compilation and the fetch follow one another
         # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
