@@ -11,7 +11,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.same_size import SameSizeSteps
-from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
+from mezzotint.sim.execution.speedup import Speedup, step_on_group
 from mezzotint.sim.protocols import Run, Steps, Worker
 
 
@@ -81,7 +81,7 @@ class PatchedSteps(Steps):
     def price(self, works: Sequence[Work]) -> Cost:
         self._same_size.begin_live(works)
         (gpu,) = self._run.cluster.kinds
-        return price_on_groups(self._run, works, self.on_one_gpu(gpu, works), self.speedup)
+        return step_on_group(self._run.cluster.workers[0], works, self.on_one_gpu(gpu, works), self.speedup)
 
     def _side(self, works: Sequence[Work]) -> int:
         return self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from mezzotint.backends.base import FREE, Cost, Work
 from mezzotint.sim.addons.assets import addons, on_all_gpus
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
+from mezzotint.sim.execution.speedup import Speedup, step_on_group
 from mezzotint.sim.protocols import Run, Steps, Worker
 
 
@@ -51,7 +51,8 @@ class SameSizeSteps(Steps):
 
     def price(self, works: Sequence[Work]) -> Cost:
         self.begin_live(works)
-        return price_on_groups(self._run, works, self._run.backend.steps(works), self.speedup)
+        worker = self._run.cluster.workers[0]  # groups that are formed at the start are of one size
+        return step_on_group(worker, works, self._run.backend.steps(works), self.speedup)
 
     def begin_live(self, works: Sequence[Work]) -> None:
         if self._run.backend.live:
