@@ -20,7 +20,7 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.workload import check_equal_steps
-from mezzotint.sim.execution.loading import DoesNotFit, ensure, seconds
+from mezzotint.sim.execution.loading import ensure, seconds
 from mezzotint.sim.execution.same_size import SameSizeSteps
 from mezzotint.sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
@@ -303,24 +303,17 @@ class ContinuousBatching(Executor):
                 f"handed over the request in row {request.row} with {request.steps_left} steps left; its plan has "
                 f"{request.steps - request.skipped}",
             )
-        start_s = worker_batch.now_s()
+        request.start_s, loads, cost, reason = worker_batch.now_s(), Loads(), FREE, ""
         try:
-            loads = ensure(
-                run, worker, request, [slot.request for slot in worker_batch.slots], self.batching.load_addons
-            )
-        except DoesNotFit as failure:
-            request.start_s, request.load_s = start_s, seconds(failure.loads)
-            worker_batch.loading_s += request.load_s
-            self._run_stage(
-                worker_batch, self._prepare_failed, (worker_batch, request, failure.loads, str(failure)), request
-            )
-            return
-        request.start_s, request.load_s = start_s, seconds(loads)
-        worker_batch.loading_s += request.load_s
-        try:
-            cost = self.batching.prepare(worker, request, start_s)
+            active = [slot.request for slot in worker_batch.slots]
+            ensure(run, worker, request, loads, active, self.batching.load_addons)
+            cost = self.batching.prepare(worker, request, request.start_s)
         except WorkFailed as failure:
-            self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, str(failure)), request)
+            reason = str(failure)
+        request.load_s = seconds(loads)
+        worker_batch.loading_s += request.load_s
+        if reason:
+            self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, reason), request)
             return
         # Times are summed by kind, in a sequential run's order (WorkerBatch): a batch of one ends at the same instant
         # to the bit (test_continuous_batching_of_one_equals_sequential_execution_exactly).

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import FREE, Backend, Cost, Work
-from mezzotint.sim.addons.assets import addons, on_all_gpus
+from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.loading import check_memory
 from mezzotint.sim.execution.speedup import Speedup, step_on_group
 from mezzotint.sim.protocols import Run, Steps, Worker
 
@@ -47,11 +48,8 @@ class SameSizeSteps(Steps):
         """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
         works = [self._current_work(request) for request in active]
         if self._checks_memory:
-            peak = worker.backend.peak_bytes(works)
-            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-            if peak is not None:
-                peak -= sum(request.swapped_bytes for request in active)
-            self._run.cluster.check_memory(worker, peak, runs)
+            swapped_bytes = sum(request.swapped_bytes for request in active)
+            check_memory(self._run.cluster, worker, works, swapped_bytes)
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:
