@@ -103,9 +103,7 @@ class ContinuousBatching(Executor):
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is None:
-            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        worker_batch = self._batch_of(worker)
         worker_batch.joining.append(request)
         if not worker_batch.working:
             worker_batch.working = True
@@ -114,6 +112,12 @@ class ContinuousBatching(Executor):
             self._schedule(worker_batch, DISPATCH, self._run.clock._now)
         elif worker_batch.planned_steps:
             self._interrupt(worker_batch)
+
+    def _batch_of(self, worker: Worker) -> WorkerBatch:
+        worker_batch = self._worker_batches.get(worker.id)
+        if worker_batch is None:
+            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        return worker_batch
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         worker_batch = self._worker_batches.pop(worker.id, None)
@@ -167,31 +171,26 @@ class ContinuousBatching(Executor):
         self._advance(worker_batch)
 
     def interrupt(self, worker: Worker) -> None:
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is not None:
-            worker_batch.boundary_pending = True
-            if worker_batch.planned_steps:
-                self._interrupt(worker_batch)
+        worker_batch = self._batch_of(worker)
+        worker_batch.boundary_pending = True
+        if worker_batch.planned_steps:
+            self._interrupt(worker_batch)
 
     def active(self, worker: Worker) -> Sequence[Request]:
-        worker_batch = self._worker_batches.get(worker.id)
-        return (
-            () if worker_batch is None else [slot.request for slot in worker_batch.slots if slot.request.steps_left > 0]
-        )
+        return [slot.request for slot in self._batch_of(worker).slots if slot.request.steps_left > 0]
 
     def joining(self, worker: Worker) -> Sequence[Request]:
-        worker_batch = self._worker_batches.get(worker.id)
-        return () if worker_batch is None else worker_batch.joining
+        return self._batch_of(worker).joining
 
     def is_at_boundary(self, worker: Worker) -> bool:
-        worker_batch = self._worker_batches.get(worker.id)
-        return worker_batch is None or worker_batch.in_callback or not worker_batch.working
+        worker_batch = self._batch_of(worker)
+        return worker_batch.in_callback or not worker_batch.working
 
     def at_boundary(
         self, worker: Worker, callback: Callable[[Worker], None], steps_until: StepsUntil | None = None
     ) -> None:
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is not None and worker_batch.working:
+        worker_batch = self._batch_of(worker)
+        if worker_batch.working:
             worker_batch.callback, worker_batch.steps_until = callback, steps_until
             worker_batch.registered_s = self._run.clock._now
             if worker_batch.planned_steps:
@@ -212,9 +211,7 @@ class ContinuousBatching(Executor):
     def charge_overhead(self, worker: Worker, seconds: float) -> None:
         if not 0.0 <= seconds < inf:
             raise SimulationError(f"{caller(1)} charges {worker} {seconds} s of overhead; expected 0 or more seconds")
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is None:
-            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        worker_batch = self._batch_of(worker)
         worker_batch.overhead_s += seconds
         worker_batch.boundary_pending = True
 

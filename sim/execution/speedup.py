@@ -36,9 +36,6 @@ def speedup_of(worker: Worker, request: Request | Work, speedup: Mapping[int, fl
     return measured
 
 
-KEY = "batching.speedup"
-
-
 def step_on_group(
     worker: Worker, active: Sequence[Request | Work], one_gpu: Cost, speedup: Mapping[int, float]
 ) -> Cost:
@@ -48,4 +45,5 @@ def step_on_group(
     """
     if len(worker.gpus) == 1:
         return one_gpu
-    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, request, speedup, KEY) for request in active)))
+    least = min(speedup_of(worker, request, speedup, "batching.speedup") for request in active)
+    return on_all_gpus(worker, one_gpu.over(least))

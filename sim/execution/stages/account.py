@@ -139,13 +139,9 @@ class Account:
         self._log.add(row, MISSING, component, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
         return joules
 
-    def component_load(self, progress: Progress) -> None:
-        """Count a load of components of a model, which the GPUs of a launch lacked."""
-        self._columns["component_loads"][progress.request.row] += 1
-
-    def service(self, progress: Progress, gpu_s: float) -> None:
-        """Count GPU seconds of service GPUs that worked for a request."""
-        self._columns["gpu_s"][progress.request.row] += gpu_s
+    def add(self, progress: Progress, column: str, value: float) -> None:
+        """Add to a column of a request: component_loads, or gpu_s of service GPUs that worked for it."""
+        self._columns[column][progress.request.row] += value
 
     def restart(self, progress: Progress) -> None:
         """Forget what ``progress`` has run so far: it begins its plan anew."""

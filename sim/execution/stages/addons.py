@@ -239,10 +239,6 @@ class StageAddons:
         progress.request.steps_left = progress.stage.steps - done
         return self.lora_loading.boundary(group, [progress.request], now_s)
 
-    def paused(self, request: Request) -> None:
-        """Take note that another launch takes the GPUs of ``request``, whose launch ended at a boundary."""
-        self.lora_loading.request_paused(request)
-
     def lose(self, requests: Sequence[Request], worker: Worker) -> None:
         """Forget ``requests``, which were lost with ``worker`` and may begin anew."""
         for request in requests:

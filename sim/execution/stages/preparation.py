@@ -67,7 +67,7 @@ class Preparation:
             loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:
                 spend(loads_s, "load")
-                self.account.component_load(progress)
+                self.account.add(progress, "component_loads", 1)
         if self.addons is not None and has_addons:
             for kind, load_cost in self.addons.load(progress, group, now_s):
                 request.energy_j += spend(load_cost.seconds, kind, load_cost.joules)
