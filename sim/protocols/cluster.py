@@ -1,7 +1,7 @@
 """The cluster as parts see it: which workers have capacity, and the orders that it takes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from mezzotint.backends.base import Asset, Backend, Cost
 from mezzotint.sim.core.gpu import Gpu
@@ -128,11 +128,8 @@ class Cluster(Protocol):
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
-    def keep_roles(self, why: str) -> None:
-        """Refuse orders of roles and rentals in this run; ``why`` says which part cannot follow them."""
-
-    def keep_groups(self, why: str) -> None:
-        """Refuse worker groups in this run; ``why`` says which part forms its own."""
+    def keep(self, what: Literal["roles", "groups"], why: str) -> None:
+        """Refuse orders of roles and rentals, or worker groups, in this run; ``why`` says which part has its own."""
 
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.

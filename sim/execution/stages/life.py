@@ -206,7 +206,7 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
-        cluster.keep_groups("executor=stages forms its own groups")
+        cluster.keep("groups", "executor=stages forms its own groups")
         if self.group_policy is None:
             check_batches(self.stages, None, self.feature_cache)
             moves = {"forming_s": self.forming_s, "migration_s": self.migration_s, "link_bytes_s": self.link_bytes_s}
@@ -216,9 +216,8 @@ class Stages(Executor, Scheduler):
             self._policy = self.group_policy
             check_batches(self.stages, self._policy, self.feature_cache)
             if not self._policy.follows_gpus:
-                cluster.keep_roles(
-                    f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
-                )
+                why = f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
+                cluster.keep("roles", why)
         if run.workload.addons is not None:
             remedy = "choose another executor=, or addons=ignore"
             check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)

@@ -9,7 +9,7 @@ from mezzotint.settings.ranges import Amount, Count
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import Launch, Run, StageView
-from mezzotint.sim.scheduling.group_policies.tails import GroupQueue, TailPolicy, least_loaded
+from mezzotint.sim.scheduling.group_policies.tails import GroupQueue, TailPolicy
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class CentralPull(TailPolicy):
             return max(groups, key=lambda group: (group.tail_s, -group.index))
         if self.tails == "sink":
             return max(groups, key=lambda group: (group.normal_s, -group.index))
-        return least_loaded(groups)
+        return min(groups, key=lambda group: (group.normal_s + group.tail_s, group.index))
 
     def _release(self) -> None:
         """Open the gates of groups without a normal request, and with ``backfill`` hand tails to idle groups."""

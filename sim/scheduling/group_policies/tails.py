@@ -5,7 +5,7 @@ normal requests is bought with the latency of a few long ones.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -187,8 +187,3 @@ class TailPolicy(GroupPolicy):
         else:
             group.assigned_normals += sign
             group.normal_s = group.normal_s + sign * assigned.estimate_s if group.assigned_normals else 0.0
-
-
-def least_loaded(groups: Iterable[GroupQueue]) -> GroupQueue:
-    """Return the group with the fewest assigned seconds, of normal requests and tails alike."""
-    return min(groups, key=lambda group: (group.normal_s + group.tail_s, group.index))
