@@ -60,11 +60,12 @@ def ensure(
         loads.append(("compile", Cost(compile_s)))
 
 
-def check_memory(cluster: Cluster, worker: Worker, works: Sequence[Work], swapped_bytes: int = 0) -> None:
-    """Check the peak memory of ``works`` together, less ``swapped_bytes`` of their add-ons (Cluster.check_memory)."""
+def check_memory(cluster: Cluster, worker: Worker, works: Sequence[Work], requests: Sequence[Request] = ()) -> None:
+    """Check the peak memory of ``works`` together, less what ``requests`` swap (Cluster.check_memory)."""
     peak_bytes = worker.backend.peak_bytes(works)
-    runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-    cluster.check_memory(worker, None if peak_bytes is None else peak_bytes - swapped_bytes, runs)
+    if peak_bytes is not None:
+        runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+        cluster.check_memory(worker, peak_bytes - sum([request.swapped_bytes for request in requests]), runs)
 
 
 def seconds(loads: Loads) -> float:

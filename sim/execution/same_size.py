@@ -48,8 +48,7 @@ class SameSizeSteps(Steps):
         """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
         works = [self._current_work(request) for request in active]
         if self._checks_memory:
-            swapped_bytes = sum(request.swapped_bytes for request in active)
-            check_memory(self._run.cluster, worker, works, swapped_bytes)
+            check_memory(self._run.cluster, worker, works, active)
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:
