@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from mezzotint.backends.base import FREE, AddonBackend, Cost
 from mezzotint.settings.ranges import Count
-from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend, in_use, on_all_gpus, requested_addons
+from mezzotint.sim.addons.assets import check_addon_backend, on_all_gpus, requested_addons
 from mezzotint.sim.addons.fetch import FromDisk
-from mezzotint.sim.addons.sync_loading import lora_does_not_fit, merged_loras, refuse_mixed
+from mezzotint.sim.addons.sync_loading import admit_lora, merged_loras, refuse_mixed
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Loads, LoraFetch, LoraLoading, RequestColumn, Run, Worker
@@ -61,11 +61,9 @@ class AsyncLoading(LoraLoading):
         if merged:
             loads.append(("restore", self._restore_weights(worker)))
         if loras:
-            keep, reserved_bytes = in_use([*active, request]), activation_bytes(worker, request)
             for lora in loras:
                 # Merged in place: a LoRA takes no bytes beyond the weights'.
-                if run.cluster.admit(worker, lora, 0, keep, reserved_bytes) is None:
-                    raise lora_does_not_fit(worker, request, lora)
+                admit_lora(run, worker, lora, 0, request, active)
             self._unmerged.setdefault(request.row, []).append(worker)
             request.loras_pending = True
             now_s = run.clock._now

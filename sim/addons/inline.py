@@ -51,9 +51,8 @@ class InlineControlNets(ControlNetPlacement):
         for n, net in enumerate(nets):
             absent = net not in worker.resident
             uses = self._uses.setdefault(worker.id, Counter())
-            uses[net] = (
-                1 if absent else uses[net] + 1
-            )  # as in mezzotint.traces.describe.loads.Cache, eviction loses the count
+            # Eviction loses the count, as in mezzotint.traces.describe.loads.Cache.
+            uses[net] = 1 if absent else uses[net] + 1
             if absent and (self.eviction == "lfu" or self.max_resident is not None):
                 self._evict_for(worker, net, keep, reserved_bytes)
             if run.cluster.admit(worker, net, worker.backend.bytes(net), keep, reserved_bytes) is None:

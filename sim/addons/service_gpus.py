@@ -1,6 +1,6 @@
 """ControlNets on service GPUs of the worker group, in parallel with the denoiser's encoder (SwiftDiffusion, 4.1)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
@@ -45,12 +45,7 @@ class ServiceGpus(ControlNetPlacement):
                 f"its {len(nets)} ControlNets need {len(nets) * copies} GPUs beside the {copies} that step the "
                 f"denoiser, and its worker has {len(service_gpus)}; choose scheduler=groups, or a larger cluster.count"
             )
-        loads: Loads = []
-        for net, gpus in assign_gpus(nets, service_gpus, copies):
-            costs = [cost for gpu in gpus if (cost := load_controlnet(self._run, gpu, net, request)) is not None]
-            if costs:
-                loads.append(("controlnet", costs[0]))
-        return loads if len(loads) < 2 else [max(loads, key=lambda load: load[1].seconds)]
+        return load_side_by_side(self._run, assign_gpus(nets, service_gpus, copies), request)
 
     def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
         nets = max((len(requested_addons(self._run, request, "controlnet")) for request in active), default=0)
@@ -98,6 +93,13 @@ def load_controlnet(run: Run, gpu: Worker, net: Asset, request: Request, keep: C
     cost = load(gpu, net)
     run.record_load(net, cost.seconds)
     return cost
+
+
+def load_side_by_side(run: Run, assigned: Iterable[tuple[Asset, Sequence[Worker]]], request: Request) -> Loads:
+    """Load each ControlNet onto its GPUs, all at once; return the longest load, if any was absent."""
+    costs = [load_controlnet(run, gpu, net, request) for net, gpus in assigned for gpu in gpus]
+    longest = max((cost for cost in costs if cost is not None), key=lambda cost: cost.seconds, default=None)
+    return [] if longest is None else [("controlnet", longest)]
 
 
 def step_parts(

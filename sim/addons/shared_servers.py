@@ -1,6 +1,5 @@
 """ControlNet servers shared by all workers (SwiftDiffusion, 4.1): each has a GPU of its own and a queue."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,8 +32,8 @@ class SharedServers(ControlNetPlacement):
     _faster: Callable[[str], float] = field(init=False, repr=False)
     _wait: RequestColumn = field(init=False, repr=False)
     _placed: bool = field(init=False, default=False, repr=False)
-    _in_use: Counter[Asset] = field(init=False, default_factory=Counter, repr=False)
-    _active_rows: set[int] = field(init=False, default_factory=set, repr=False)
+    _in_use: dict[int, list[Asset]] = field(init=False, default_factory=dict, repr=False)
+    """The ControlNets of each request that calls servers, by trace row."""
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
         self._run, self._faster = run, faster
@@ -66,9 +65,7 @@ class SharedServers(ControlNetPlacement):
             self._place(request)
         run, now_s = self._run, self._run.clock._now
         waits: list[float] = []
-        nets = requested_addons(run, request, "controlnet")
-        self._in_use.update(nets)
-        self._active_rows.add(request.row)
+        nets = self._in_use[request.row] = requested_addons(run, request, "controlnet")
         for net in nets:
             if any(net in server.resident for server in run.cluster.servers):
                 continue
@@ -81,9 +78,10 @@ class SharedServers(ControlNetPlacement):
     def _load(self, net: Asset, request: Request) -> tuple[Worker, Cost]:
         """Load ``net`` onto the emptiest server on which it fits beside the ControlNets in use; evict others, LRU."""
         used_bytes = {server: sum(server.resident.values()) for server in self._run.cluster.servers}
+        in_use = {used for nets in self._in_use.values() for used in nets}
         for server in sorted(used_bytes, key=lambda server: (used_bytes[server], server.id)):
             with suppress(WorkFailed):
-                cost = load_controlnet(self._run, server, net, request, self._in_use.keys())
+                cost = load_controlnet(self._run, server, net, request, in_use)
                 assert cost is not None
                 return server, cost
         raise WorkFailed(
@@ -114,9 +112,7 @@ class SharedServers(ControlNetPlacement):
         return 1 if any(request.addons is not None and request.addons.controlnets for request in active) else None
 
     def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        if request.row in self._active_rows:
-            self._active_rows.remove(request.row)
-            self._in_use -= Counter(requested_addons(self._run, request, "controlnet"))
+        self._in_use.pop(request.row, None)
 
 
 def refuse_feature_cache(placement: ControlNetPlacement | None) -> None:

@@ -59,11 +59,9 @@ class SyncLoading(LoraLoading):
             refuse_mixed(request, active, loras, merged, worker)
             for asset in merged:
                 run.cluster.evict(worker, asset)
-        keep, reserved_bytes = in_use([*active, request]), activation_bytes(worker, request)
         for n, lora in enumerate(loras):
             absent = lora not in worker.resident
-            if run.cluster.admit(worker, lora, worker.backend.bytes(lora), keep, reserved_bytes) is None:
-                raise lora_does_not_fit(worker, request, lora)
+            admit_lora(run, worker, lora, worker.backend.bytes(lora), request, active)
             if absent:
                 loads.append(("lora", self._cost(worker, lora, loras[:n])))
                 run.record_load(lora, loads[-1][1].seconds)
@@ -119,9 +117,13 @@ def refuse_mixed(
         )
 
 
-def lora_does_not_fit(worker: Worker, request: Request, lora: Asset) -> WorkFailed:
-    gpu = worker.gpu
-    return WorkFailed(
-        f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "
-        f"{request.model}, its activations and its other add-ons; choose another cluster= or addons=ignore"
-    )
+def admit_lora(
+    run: Run, worker: Worker, lora: Asset, bytes: int | None, request: Request, active: Sequence[Request]
+) -> None:
+    """Make ``lora`` resident for ``request``, which joins ``active``. Raises WorkFailed if it does not fit."""
+    gpu, keep = worker.gpu, in_use([*active, request])
+    if run.cluster.admit(worker, lora, bytes, keep, activation_bytes(worker, request)) is None:
+        raise WorkFailed(
+            f"the LoRA {lora.name} does not fit into the {(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside "
+            f"{request.model}, its activations and its other add-ons; choose another cluster= or addons=ignore"
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from mezzotint.backends.base import Asset, Backend, Cost, size_text
 from mezzotint.sim.addons.assets import on_all_gpus
@@ -56,7 +56,7 @@ class Cluster:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_occupied",
-        "_is_rented", "_kept_groups", "_kept_roles", "_kinds", "_live_groups", "_loads", "_max_batch",
+        "_is_rented", "_kept", "_kinds", "_live_groups", "_loads", "_max_batch",
         "_memory", "_named_groups", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
         "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers", "admit",
         "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
@@ -97,7 +97,7 @@ class Cluster:
         self._server = WARM_SERVER
         self.compiles = False
         self._is_rented = False
-        self._kept_roles = self._kept_groups = ""
+        self._kept: dict[str, str] = {}
         self._worker_class: type[Worker] = Worker
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
@@ -156,7 +156,7 @@ class Cluster:
         residency.check(self.kinds, models.values())
         for assumption in residency.assumptions():
             self._record.assume(assumption.what, assumption.value, assumption.source)
-        self.keep_groups("residency= keeps the models of each GPU by itself")
+        self.keep("groups", "residency= keeps the models of each GPU by itself")
         for worker in self._request_gpus:
             roles = [] if self._placed is None else self._placed[worker.id]
             placed = [self.models[role].name for role in roles]
@@ -318,13 +318,11 @@ class Cluster:
         for worker in self._gpu_workers:
             worker.__class__ = GuardedWorker
 
-    def keep_roles(self, why: str) -> None:
-        self._kept_roles = why
+    def keep(self, what: Literal["roles", "groups"], why: str) -> None:
+        self._kept[what] = why
 
-    def keep_groups(self, why: str) -> None:
-        self._kept_groups = why
-
-    def _check_may_order(self, why_not: str) -> None:
+    def _check_may_order(self, what: str) -> None:
+        why_not = self._kept.get(what)
         if why_not:
             who = caller()
             raise error_of(who)(
@@ -333,7 +331,7 @@ class Cluster:
             )
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
-        self._check_may_order(self._kept_roles)
+        self._check_may_order("roles")
         if role not in self.models:
             raise SimulationError(f"{caller()} orders {worker} to {role!r}; expected one of {', '.join(self.models)}")
         self._check_now("orders", worker, now_s)
@@ -519,7 +517,7 @@ class Cluster:
 
     def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
         """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
-        self._check_may_order(self._kept_groups)
+        self._check_may_order("groups")
         model = in_role(self.models, role).name
         self._check_now("forms a group of", list(workers), now_s)
         self._check_not_rented("a worker group of several")
@@ -631,28 +629,13 @@ class Cluster:
             if self._gpu_workers[number].model != model:
                 self._install(self._gpu_workers[number], model, free_bytes)
 
-    def record_stage(
-        self,
-        group: Worker,
-        model: str,
-        from_s: float,
-        until_s: float,
-        kind: str,
-        joules: float | None = None,
-        row: int = -1,
-        batch: int = 1,
-    ) -> float:
-        self._name_model(group, model)
-        group.max_batch = max(group.max_batch, batch)  # the group policy bounds its batches
-        return self.record_busy(group, from_s, until_s, kind, joules, batch, row)
-
     def cut_short(self, group: Worker) -> None:
         if group.busy_until_s > self._clock._now:
             self._record.usage_log.cut(group.id, self._clock._now)
             group.busy_until_s = self._clock._now
 
     def rent(self, on: int) -> None:
-        self._check_may_order(self._kept_roles)
+        self._check_may_order("roles")
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
             self._move(worker, OFF)
@@ -778,8 +761,12 @@ class Cluster:
         joules: float | None = None,
         batch: int = 1,
         row: int = -1,
+        model: str = "",
     ) -> float:
         """Log a span of busy time. Raises SimulationError for an impossible span, or a batch over ``max_batch``."""
+        if model:
+            self._name_model(worker, model)
+            worker.max_batch = max(worker.max_batch, batch)  # the group policy bounds its batches
         # One chain of comparisons, which NaN fails too (test_invalid_busy_spans_are_refused).
         if not (worker.busy_until_s <= from_s <= until_s < inf and 0 < batch <= worker.max_batch):
             self._raise_impossible(worker, from_s, until_s, kind, batch)

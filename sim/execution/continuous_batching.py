@@ -20,9 +20,9 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.core.workload import check_equal_steps
-from mezzotint.sim.execution.loading import DoesNotFit, ensure, seconds
+from mezzotint.sim.execution.loading import ensure, seconds
 from mezzotint.sim.execution.same_size import SameSizeSteps
-from mezzotint.sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch
+from mezzotint.sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch, WorkerBatches
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
@@ -71,7 +71,7 @@ class ContinuousBatching(Executor):
     _reused: RequestColumn = field(init=False, repr=False)
     _image_done: Callable[[tuple[WorkerBatch, Slot, float, Cost, Cost]], None] = field(init=False, repr=False)
     """The call at the end of an image: ``_hold``, or ``_finish_done`` where no GPU waits for answers."""
-    _worker_batches: dict[int, WorkerBatch] = field(init=False, default_factory=dict, repr=False)
+    _worker_batches: WorkerBatches = field(init=False, default_factory=WorkerBatches, repr=False)
     _preempted: dict[Request, tuple[int, Slot, int, str]] = field(init=False, default_factory=dict, repr=False)
     """Preempted request -> id of the worker that holds its state, its slot, its steps left, and what preempted it."""
 
@@ -103,9 +103,7 @@ class ContinuousBatching(Executor):
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is None:
-            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        worker_batch = self._worker_batches[worker]
         worker_batch.joining.append(request)
         if not worker_batch.working:
             worker_batch.working = True
@@ -116,7 +114,7 @@ class ContinuousBatching(Executor):
             self._interrupt(worker_batch)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
-        worker_batch = self._worker_batches.pop(worker.id, None)
+        worker_batch = self._worker_batches.pop(worker, None)
         for request in [request for request, (worker_id, *_) in self._preempted.items() if worker_id == worker.id]:
             del self._preempted[request]  # its latents are lost with the GPU's memory
             request.steps_left = request.steps - request.skipped
@@ -140,9 +138,9 @@ class ContinuousBatching(Executor):
         return lost
 
     def stop(self, request: Request, now_s: float) -> None:
-        worker_batch = self._worker_batches.get(request.worker)
-        if worker_batch is None:
+        if request.worker == MISSING:
             return
+        worker_batch = self._worker_batches[self._run.cluster.worker(request.worker)]
         if request in worker_batch.joining:
             worker_batch.joining.remove(request)
             self._run.end(request, FAILED, GIVEN_UP)
@@ -167,38 +165,33 @@ class ContinuousBatching(Executor):
         self._advance(worker_batch)
 
     def interrupt(self, worker: Worker) -> None:
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is not None:
-            worker_batch.boundary_pending = True
-            if worker_batch.planned_steps:
-                self._interrupt(worker_batch)
+        worker_batch = self._worker_batches[worker]
+        worker_batch.boundary_pending = True
+        if worker_batch.planned_steps:
+            self._interrupt(worker_batch)
 
     def active(self, worker: Worker) -> Sequence[Request]:
-        worker_batch = self._worker_batches.get(worker.id)
-        return (
-            () if worker_batch is None else [slot.request for slot in worker_batch.slots if slot.request.steps_left > 0]
-        )
+        return [slot.request for slot in self._worker_batches[worker].slots if slot.request.steps_left > 0]
 
     def joining(self, worker: Worker) -> Sequence[Request]:
-        worker_batch = self._worker_batches.get(worker.id)
-        return () if worker_batch is None else worker_batch.joining
+        return self._worker_batches[worker].joining
 
     def is_at_boundary(self, worker: Worker) -> bool:
-        worker_batch = self._worker_batches.get(worker.id)
-        return worker_batch is None or worker_batch.in_callback or not worker_batch.working
+        worker_batch = self._worker_batches[worker]
+        return worker_batch.in_callback or not worker_batch.working
 
     def at_boundary(
         self, worker: Worker, callback: Callable[[Worker], None], steps_until: StepsUntil | None = None
     ) -> None:
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is not None and worker_batch.working:
+        worker_batch = self._worker_batches[worker]
+        if worker_batch.working:
             worker_batch.callback, worker_batch.steps_until = callback, steps_until
             worker_batch.registered_s = self._run.clock._now
             if worker_batch.planned_steps:
                 self._interrupt(worker_batch)
 
     def preempt(self, worker: Worker, request: Request) -> None:
-        worker_batch = self._worker_batches[worker.id]
+        worker_batch = self._worker_batches[worker]
         slot = next(slot for slot in worker_batch.slots if slot.request is request)
         worker_batch.slots.remove(slot)
         worker_batch.boundary_pending = bool(worker_batch.slots)
@@ -212,9 +205,7 @@ class ContinuousBatching(Executor):
     def charge_overhead(self, worker: Worker, seconds: float) -> None:
         if not 0.0 <= seconds < inf:
             raise SimulationError(f"{caller(1)} charges {worker} {seconds} s of overhead; expected 0 or more seconds")
-        worker_batch = self._worker_batches.get(worker.id)
-        if worker_batch is None:
-            worker_batch = self._worker_batches[worker.id] = WorkerBatch(worker)
+        worker_batch = self._worker_batches[worker]
         worker_batch.overhead_s += seconds
         worker_batch.boundary_pending = True
 
@@ -303,24 +294,18 @@ class ContinuousBatching(Executor):
                 f"handed over the request in row {request.row} with {request.steps_left} steps left; its plan has "
                 f"{request.steps - request.skipped}",
             )
-        start_s = worker_batch.now_s()
+        loads: Loads = []  # Loads() takes three times as long
+        request.start_s, cost, reason = worker_batch.now_s(), FREE, ""
         try:
-            loads = ensure(
-                run, worker, request, [slot.request for slot in worker_batch.slots], self.batching.load_addons
-            )
-        except DoesNotFit as failure:
-            request.start_s, request.load_s = start_s, seconds(failure.loads)
-            worker_batch.loading_s += request.load_s
-            self._run_stage(
-                worker_batch, self._prepare_failed, (worker_batch, request, failure.loads, str(failure)), request
-            )
-            return
-        request.start_s, request.load_s = start_s, seconds(loads)
-        worker_batch.loading_s += request.load_s
-        try:
-            cost = self.batching.prepare(worker, request, start_s)
+            active = [slot.request for slot in worker_batch.slots]
+            ensure(run, worker, request, loads, active, self.batching.load_addons)
+            cost = self.batching.prepare(worker, request, request.start_s)
         except WorkFailed as failure:
-            self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, str(failure)), request)
+            reason = str(failure)
+        request.load_s = seconds(loads)
+        worker_batch.loading_s += request.load_s
+        if reason:
+            self._run_stage(worker_batch, self._prepare_failed, (worker_batch, request, loads, reason), request)
             return
         # Times are summed by kind, in a sequential run's order (WorkerBatch): a batch of one ends at the same instant
         # to the bit (test_continuous_batching_of_one_equals_sequential_execution_exactly).

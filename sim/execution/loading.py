@@ -3,30 +3,26 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mezzotint.backends.base import Cost, WorkFailed
-from mezzotint.sim.addons.assets import activation_bytes
+from mezzotint.backends.base import Cost, Work
+from mezzotint.sim.addons.assets import activation_bytes, addons
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import Loads, Run, Worker
-
-
-class DoesNotFit(WorkFailed):
-    """The add-ons of a request do not fit into memory; ``loads`` were loaded before that was found."""
-
-    def __init__(self, reason: str, loads: Loads) -> None:
-        super().__init__(reason)
-        self.loads = loads
-
+from mezzotint.sim.protocols import Cluster, Loads, Run, Worker
 
 LoadAddons = Callable[[Worker, Request, Sequence[Request]], Loads | None]
 
 
 def ensure(
-    run: Run, worker: Worker, request: Request, active: Sequence[Request] = (), load_addons: LoadAddons | None = None
-) -> Loads:
-    """Load the model and add-ons of ``request`` that ``worker`` lacks; return the loads, for the caller to record.
+    run: Run,
+    worker: Worker,
+    request: Request,
+    loads: Loads,
+    active: Sequence[Request] = (),
+    load_addons: LoadAddons | None = None,
+) -> None:
+    """Load the model and add-ons of ``request`` that ``worker`` lacks; add to ``loads``, for the caller to record.
 
     Last comes the compilation of its shape, if it is the first of that shape since the server started.
 
@@ -34,13 +30,12 @@ def ensure(
     memory is needed. LoRAs are patched into the weights, which then serve only requests with the same LoRAs
     (SwiftDiffusion, 2.3).
 
-    Raises SimulationError without a plan, ConfigError while others run on another model, DoesNotFit if the memory is
-    too small.
+    Raises SimulationError without a plan, ConfigError while others run on another model, WorkFailed if the memory is
+    too small for the add-ons.
     """
     model = request.model
     if model is None:
         raise SimulationError(f"the plan of the request in row {request.row} names no model; plan it with Run.assign")
-    loads: Loads = []
     if worker.model != model:
         # Those that only joined its queue, of this model too, are not active yet.
         if active:
@@ -53,22 +48,24 @@ def ensure(
         # Before add-ons: installing a model clears the memory of what belonged to the one before.
         run.cluster.install(worker, model, activation_bytes(worker, request) if run.cluster.keeps_models else 0)
     if run.workload.addons is not None:
-        try:
-            addon_loads = None if load_addons is None else load_addons(worker, request, active)
-            loads += _load_in_series(run)(worker, request, active) if addon_loads is None else addon_loads
-        except WorkFailed as failure:
-            raise DoesNotFit(str(failure), loads) from None
+        addon_loads = None if load_addons is None else load_addons(worker, request, active)
+        if addon_loads is None:
+            parts = InlineControlNets(offload=False), SyncLoading()
+            for part in parts:
+                part.bind(run)
+            addon_loads = [load for part in parts for load in part.load_addons(worker, request, active)]
+        loads += addon_loads
     if run.cluster.compiles and (compile_s := run.cluster.compile_s(worker, request)):
         # Last, as the first step compiles, with all add-ons in place.
         loads.append(("compile", Cost(compile_s)))
-    return loads
 
 
-def _load_in_series(run: Run) -> Callable[[Worker, Request, Sequence[Request]], Loads]:
-    controlnets, loras = InlineControlNets(offload=False), SyncLoading()
-    controlnets.bind(run)
-    loras.bind(run)
-    return lambda *args: controlnets.load_addons(*args) + loras.load_addons(*args)
+def check_memory(cluster: Cluster, worker: Worker, works: Sequence[Work], requests: Sequence[Request] = ()) -> None:
+    """Check the peak memory of ``works`` together, less what ``requests`` swap (Cluster.check_memory)."""
+    peak_bytes = worker.backend.peak_bytes(works)
+    if peak_bytes is not None:
+        runs = [addons(work.model, work.controlnets, work.loras) for work in works]
+        cluster.check_memory(worker, peak_bytes - sum([request.swapped_bytes for request in requests]), runs)
 
 
 def seconds(loads: Loads) -> float:

@@ -2,21 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
-from mezzotint.backends.base import Cost, Patching, Work
+from mezzotint.backends.base import Backend, Cost, Patching, Work
 from mezzotint.backends.patched import common_side
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.gpu import Gpu
-from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.same_size import SameSizeSteps
-from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
-from mezzotint.sim.protocols import Run, Steps, Worker
+from mezzotint.sim.protocols import Run, Worker
 
 
 @dataclass(slots=True)
-class PatchedSteps(Steps):
+class PatchedSteps(SameSizeSteps):
     """Step all running requests as one batch of patches, whatever their sizes (PatchedServe, section 4).
 
     Text encoding and decoding run one request at a time. The backend's cost of a step of patches includes splitting,
@@ -26,31 +23,23 @@ class PatchedSteps(Steps):
         side: side of a patch in pixels. ``trace`` takes the greatest common divisor of all sizes of the trace, which
             PatchedServe keeps for the whole run (6.1.1). ``active`` takes that of the sizes in the batch.
         min_side: in pixels; if the common divisor is smaller, images are padded to multiples of this.
-        speedup: GPUs of a group -> speedup of its steps over one GPU, the same for any batch; overrides the backend's
-            profile, of which a batch takes the smallest of its requests.
+        speedup: as of `SameSizeSteps`; a batch takes the smallest of the profile's of its requests.
 
     Raises ConfigError for a backend without patches, or a group size with a speedup neither here nor in the profile.
     """
 
     side: Count | Literal["trace", "active"] = "trace"
     min_side: Count = 64
-    speedup: Speedup = field(default_factory=dict)
-    _same_size: SameSizeSteps = field(init=False, default_factory=SameSizeSteps, repr=False)
-    _run: Run = field(init=False, repr=False)
-    _backends: dict[str, Patching] = field(init=False, default_factory=dict, repr=False)
-    """By the name of the kind of GPU."""
     _fixed_side: int | None = field(init=False, default=None, repr=False)
 
     def bind(self, run: Run, interrupt: Callable[[Worker], None]) -> None:
-        for gpu, backend in run.cluster.kinds.items():
+        for backend in run.cluster.kinds.values():
             if not isinstance(backend, Patching):
                 raise ConfigError(
                     f"batching=patched: the backend {type(backend).__qualname__} does not step patches; choose another "
                     "backend= or batching=same-size"
                 )
-            self._backends[gpu.name] = backend
-        self._run = run
-        self._same_size.bind(run, interrupt)
+        SameSizeSteps.bind(self, run, interrupt)
         if self.side == "trace":
             workload = run.workload
             sizes = set(zip(workload.width, workload.height, strict=True))
@@ -64,24 +53,8 @@ class PatchedSteps(Steps):
             self._fixed_side, source = self.side, "batching.side"
         run.assume("side of a patch [px]", self.side if self._fixed_side is None else self._fixed_side, source)
 
-    def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
-        return self._same_size.prepare(worker, request, now_s)
-
-    def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        cost = self.on_one_gpu(worker.gpu, self._same_size.works(worker, active))
-        return step_on_group(worker, active, cost, self.speedup)
-
-    def on_one_gpu(self, gpu: Gpu, works: Sequence[Work]) -> Cost:
-        """Return the cost of one step of ``works`` on one GPU of the kind ``gpu``."""
-        return self._backends[gpu.name].patched(works, self._side(works))
-
-    def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
-        return self._same_size.finish(worker, request, now_s)
-
-    def price(self, works: Sequence[Work]) -> Cost:
-        self._same_size.begin_live(works)
-        (gpu,) = self._run.cluster.kinds
-        return price_on_groups(self._run, works, self.on_one_gpu(gpu, works), self.speedup)
+    def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:
+        return cast(Patching, backend).patched(works, self._side(works))
 
     def _side(self, works: Sequence[Work]) -> int:
         return self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mezzotint.backends.base import FREE, Cost, Work
-from mezzotint.sim.addons.assets import addons, on_all_gpus
+from mezzotint.backends.base import FREE, Backend, Cost, Work
+from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.execution.speedup import Speedup, price_on_groups, step_on_group
+from mezzotint.sim.execution.loading import check_memory
+from mezzotint.sim.execution.speedup import Speedup, step_on_group
 from mezzotint.sim.protocols import Run, Steps, Worker
 
 
@@ -21,7 +22,7 @@ class SameSizeSteps(Steps):
     Raises ConfigError for a group size with neither a speedup here nor one in the profile.
     """
 
-    speedup: Speedup = field(default_factory=dict)
+    speedup: Speedup = field(default_factory=dict, kw_only=True)
     _run: Run = field(init=False, repr=False)
     _checks_memory: bool = field(init=False, default=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
@@ -36,26 +37,26 @@ class SameSizeSteps(Steps):
         return on_all_gpus(worker, worker.backend.begin([work]))
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        return step_on_group(worker, active, worker.backend.steps(self.works(worker, active)), self.speedup)
+        cost = self.on_one_gpu(worker.backend, self._works_of(worker, active))
+        return step_on_group(worker, active, cost, self.speedup)
 
-    def works(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
+    def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:
+        """Return the cost of one step of ``works`` on one GPU with the costs of ``backend``."""
+        return backend.steps(works)
+
+    def _works_of(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
         """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
         works = [self._current_work(request) for request in active]
         if self._checks_memory:
-            peak = worker.backend.peak_bytes(works)
-            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-            if peak is not None:
-                peak -= sum(request.swapped_bytes for request in active)
-            self._run.cluster.check_memory(worker, peak, runs)
+            check_memory(self._run.cluster, worker, works, active)
         return works
 
     def price(self, works: Sequence[Work]) -> Cost:
-        self.begin_live(works)
-        return price_on_groups(self._run, works, self._run.backend.steps(works), self.speedup)
-
-    def begin_live(self, works: Sequence[Work]) -> None:
-        if self._run.backend.live:
-            self._run.backend.begin(works)
+        backend = self._run.backend
+        if backend.live:
+            backend.begin(works)
+        worker = self._run.cluster.workers[0]  # groups that are formed at the start are of one size
+        return step_on_group(worker, works, self.on_one_gpu(backend, works), self.speedup)
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         work = self._current_work(request)

@@ -4,20 +4,12 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mezzotint.backends.base import Work, WorkFailed, standalone_cost
-from mezzotint.sim.addons.assets import addons
+from mezzotint.backends.base import WorkFailed, standalone_cost
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, Clock
 from mezzotint.sim.core.plan import MISSING, Plan
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
-from mezzotint.sim.execution.loading import (
-    DoesNotFit,
-    cancel_due,
-    ensure,
-    joules_of,
-    record_interrupted,
-    seconds,
-)
+from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
 from mezzotint.sim.execution.speedup import Speedup, speedup_of
 from mezzotint.sim.metrics.recorder import STEP_SHARE
 from mezzotint.sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
@@ -80,41 +72,33 @@ class Sequential(Executor):
         self._share = run.add_column(STEP_SHARE, public=False) if together else None
         self._holds_gpus = run.handling.holds_gpus
 
-    def accept(self, worker: Worker, request: Request) -> None:  # noqa: C901 - one call per request is faster
-        clock = self._clock
-        loads: Loads | None = None
-        if worker.model != request.model or self._prepares:
-            try:
-                loads = ensure(self._run, worker, request)
-            except DoesNotFit as failure:
-                self._fail_after_loads(worker, request, failure.loads, str(failure))
-                return
-            request.load_s = seconds(loads)
-        plan = request.plan
+    def accept(self, worker: Worker, request: Request) -> None:
+        clock, plan = self._clock, request.plan
         if plan is not self._last_plan:  # reading a tuple's attributes takes longer, and many requests have one plan
             self._last_plan, self._fetch_s, self._refine = plan, plan.fetch_s, plan.refine
         fetch_s = self._fetch_s
-        key: tuple[object, ...] = (
-            worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
-            request.skipped, self._refine,
-        )  # fmt: skip
-        if self._extras:
-            key += request.addons, request.sampling
-        cost = self._known.get(key)
-        if cost is None:
-            try:
+        loads: Loads | None = None
+        try:
+            if worker.model != request.model or self._prepares:
+                loads = []
+                ensure(self._run, worker, request, loads)
+                request.load_s = seconds(loads)
+            key: tuple[object, ...] = (
+                worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
+                request.skipped, self._refine,
+            )  # fmt: skip
+            if self._extras:
+                key += request.addons, request.sampling
+            cost = self._known.get(key)
+            if cost is None:
                 cost = self._request_cost(worker, request)
-            except WorkFailed as failure:
-                self._fail_after_loads(worker, request, loads, str(failure))
-                return
-            if not self._by_row:
-                self._known[key] = cost
-        elif self._checks_memory:  # other resident assets differ from worker to worker
-            try:
-                self._check_memory(worker, self._run.work(request))
-            except WorkFailed as failure:
-                self._fail_after_loads(worker, request, loads, str(failure))
-                return
+                if not self._by_row:
+                    self._known[key] = cost
+            elif self._checks_memory:  # other resident assets differ from worker to worker
+                check_memory(self._cluster, worker, [self._run.work(request)])
+        except WorkFailed as failure:
+            self._fail_after_loads(worker, request, loads, str(failure))
+            return
         if len(worker.gpus) > 1:
             cost = self._cost_on_group(cost, worker, request)
         denoise_s, other_s, busy_s, joules, watts = cost
@@ -212,15 +196,11 @@ class Sequential(Executor):
 
     def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
         work = self._run.work(request)
-        self._check_memory(worker, work)
+        check_memory(self._cluster, worker, [work])
         cost = standalone_cost(worker.backend, work)
         self._run.keep_artifact(request, work)
         busy_s, watts = cost.denoise_s + cost.other_s, worker.gpu.energy_j(1.0)
         return RequestCost(cost.denoise_s, cost.other_s, busy_s, cost.energy_j, watts)
-
-    def _check_memory(self, worker: Worker, work: Work) -> None:
-        runs = [addons(work.model, work.controlnets, work.loras)]
-        self._cluster.check_memory(worker, worker.backend.peak_bytes((work,)), runs)
 
     def _cost_on_group(self, cost: RequestCost, worker: Worker, request: Request) -> RequestCost:
         gpus = len(worker.gpus)

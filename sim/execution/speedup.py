@@ -10,7 +10,7 @@ from mezzotint.settings.ranges import Positive
 from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import Run, Worker
+from mezzotint.sim.protocols import Worker
 
 Speedup = dict[Annotated[int, Ge(2)], Positive]
 """GPUs of a group -> speedup of its steps over one GPU."""
@@ -36,9 +36,6 @@ def speedup_of(worker: Worker, request: Request | Work, speedup: Mapping[int, fl
     return measured
 
 
-KEY = "batching.speedup"
-
-
 def step_on_group(
     worker: Worker, active: Sequence[Request | Work], one_gpu: Cost, speedup: Mapping[int, float]
 ) -> Cost:
@@ -48,15 +45,5 @@ def step_on_group(
     """
     if len(worker.gpus) == 1:
         return one_gpu
-    return on_all_gpus(worker, one_gpu.over(min(speedup_of(worker, request, speedup, KEY) for request in active)))
-
-
-def price_on_groups(run: Run, works: Sequence[Work], one_gpu: Cost, speedup: Mapping[int, float]) -> Cost:
-    """Return the cost of a step of ``works`` as ``step_on_group`` would, if all workers are groups of one size.
-
-    Otherwise it is that of one GPU, since no worker is named.
-    """
-    worker, *others = run.cluster.workers
-    if worker.denoisers == 1 or any(other.denoisers != worker.denoisers for other in others):
-        return one_gpu
-    return step_on_group(worker, works, one_gpu, speedup)
+    least = min(speedup_of(worker, request, speedup, "batching.speedup") for request in active)
+    return on_all_gpus(worker, one_gpu.over(least))

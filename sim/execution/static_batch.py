@@ -6,19 +6,11 @@ from dataclasses import dataclass, field
 
 from mezzotint.backends.base import Backend, Cost, Work, WorkFailed, total_j
 from mezzotint.settings.ranges import Count
-from mezzotint.sim.addons.assets import addons
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, Entry
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import FAILED, Request
-from mezzotint.sim.execution.loading import (
-    DoesNotFit,
-    cancel_due,
-    ensure,
-    joules_of,
-    record_interrupted,
-    seconds,
-)
+from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from mezzotint.sim.protocols import Executor, Loads, RequestColumn, Run, Worker
 
@@ -57,9 +49,8 @@ class StaticBatch(Executor):
         formed = self._formed.setdefault(worker.id, [])
         if worker.model != request.model or self._prepares:
             try:
-                self._loads.setdefault(worker.id, []).extend(ensure(run, worker, request, formed))
-            except DoesNotFit as failure:
-                self._loads[worker.id] += failure.loads
+                ensure(run, worker, request, self._loads.setdefault(worker.id, []), formed)
+            except WorkFailed as failure:
                 request.start_s = run.clock._now
                 # Not within accept, which the engine calls from its own loop over the worker's capacity.
                 refused = run.clock.at(run.clock._now, DISPATCH, self._fail_refused, (worker, request, str(failure)))
@@ -92,8 +83,7 @@ class StaticBatch(Executor):
         now_s = run.clock._now
         works = [run.work(request) for request in batch]
         try:
-            runs = [addons(work.model, work.controlnets, work.loras) for work in works]
-            run.cluster.check_memory(worker, worker.backend.peak_bytes(works), runs)
+            check_memory(run.cluster, worker, works)
             denoise, other = _costs(worker.backend, works)
         except WorkFailed as failure:
             running: RunningBatch = (worker, batch, loads, now_s, None, str(failure))

@@ -143,3 +143,11 @@ class WorkerBatch:
         # (test_systems_with_max_batch_1_write_the_same_requests_as_sequential).
         ahead_s = self.step_costs.seconds(steps) if steps else 0.0
         return self.anchor_s + (self.loading_s + (self.totals.steps_s + ahead_s) + self.other_s)
+
+
+class WorkerBatches(dict[Worker, WorkerBatch]):
+    """The batch of each worker, made where it is first asked for."""
+
+    def __missing__(self, worker: Worker) -> WorkerBatch:
+        worker_batch = self[worker] = WorkerBatch(worker)
+        return worker_batch

@@ -1,7 +1,7 @@
 """The cluster as parts see it: which workers have capacity, and the orders that it takes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from mezzotint.backends.base import Asset, Backend, Cost
 from mezzotint.sim.core.gpu import Gpu
@@ -125,27 +125,11 @@ class Cluster(Protocol):
         An executor records what ``fetch`` says it costs.
         """
 
-    def record_stage(
-        self,
-        group: Worker,
-        model: str,
-        from_s: float,
-        until_s: float,
-        kind: str,
-        joules: float | None = None,
-        row: int = -1,
-        batch: int = 1,
-    ) -> float:
-        """Record busy time of all GPUs of ``group`` with ``model``, as record_busy does, in a batch of any size."""
-
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
-    def keep_roles(self, why: str) -> None:
-        """Refuse orders of roles and rentals in this run; ``why`` says which part cannot follow them."""
-
-    def keep_groups(self, why: str) -> None:
-        """Refuse worker groups in this run; ``why`` says which part forms its own."""
+    def keep(self, what: Literal["roles", "groups"], why: str) -> None:
+        """Refuse orders of roles and rentals, or worker groups, in this run; ``why`` says which part has its own."""
 
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
@@ -239,6 +223,7 @@ class Cluster(Protocol):
         joules: float | None = None,
         batch: int = 1,
         row: int = -1,
+        model: str = "",
     ) -> float:
         """Record busy time: the one source of utilization, energy, batch sizes and the timeline.
 
@@ -250,6 +235,7 @@ class Cluster(Protocol):
             joules: of all its GPUs; None takes the power of its kind of GPU.
             batch: requests that are served at once.
             row: the trace row, if one request alone is served.
+            model: what a stage on ``worker`` runs, in a batch of any size; empty for the worker's own.
 
         Returns:
             The joules; NaN where power is not known.

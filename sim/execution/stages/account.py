@@ -65,8 +65,8 @@ class Account:
             estimate_s = (attempt.estimate or cost).batch_s(batch, ran)
             row = MISSING
         # The busy time once, for all: the row is no single request's.
-        joules = self.run.cluster.record_stage(
-            group, model, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds), row, requests
+        joules = self.run.cluster.record_busy(
+            group, attempt.from_s, attempt.until_s, "serve", _joules(cost, seconds), requests, row, model
         )
         joules, gpu_s, step_share = joules / requests, seconds * len(group.gpus), steps_s * len(group.gpus)
         for progress in batch:
@@ -135,17 +135,13 @@ class Account:
     ) -> float:
         """Record work that is no attempt at a stage; return its joules."""
         row, model = progress.request.row, progress.request.model or ""
-        joules = self.run.cluster.record_stage(group, model, from_s, until_s, kind, joules, row)
+        joules = self.run.cluster.record_busy(group, from_s, until_s, kind, joules, 1, row, model)
         self._log.add(row, MISSING, component, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
         return joules
 
-    def component_load(self, progress: Progress) -> None:
-        """Count a load of components of a model, which the GPUs of a launch lacked."""
-        self._columns["component_loads"][progress.request.row] += 1
-
-    def service(self, progress: Progress, gpu_s: float) -> None:
-        """Count GPU seconds of service GPUs that worked for a request."""
-        self._columns["gpu_s"][progress.request.row] += gpu_s
+    def add(self, progress: Progress, column: str, value: float) -> None:
+        """Add to a column of a request: component_loads, or gpu_s of service GPUs that worked for it."""
+        self._columns[column][progress.request.row] += value
 
     def restart(self, progress: Progress) -> None:
         """Forget what ``progress`` has run so far: it begins its plan anew."""

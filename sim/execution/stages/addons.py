@@ -8,7 +8,7 @@ from math import inf, isnan
 from mezzotint.backends.base import FREE, AddonBackend, Asset, Cost, Work, WorkFailed
 from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
-from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_controlnet, remote_extra_s
+from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_side_by_side, remote_extra_s
 from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.culprit import class_name
@@ -224,10 +224,8 @@ class StageAddons:
         service = self._services.get(progress)
         if service is not None:
             service.from_s = min(service.from_s, now_s)
-            costs = [load_controlnet(run, gpu, net, request) for net, gpus in service.assigned for gpu in gpus]
-            seconds = [cost.seconds for cost in costs if cost is not None]
-            if seconds:
-                loads.append((CONTROLNET, Cost(max(seconds))))
+            longest = load_side_by_side(run, service.assigned, request)
+            loads += [(kind, Cost(cost.seconds)) for kind, cost in longest]  # meanwhile all GPUs of ``group`` wait
         workers = [run.cluster.group((gpu,)) for gpu in group.gpus]
         parts = (self.lora_loading,) if self.is_remote else (self.controlnet_placement, self.lora_loading)
         for part in parts:
@@ -240,10 +238,6 @@ class StageAddons:
         """Return the cost of waiting for LoRAs and merging them on ``group``, after ``done`` steps of ``progress``."""
         progress.request.steps_left = progress.stage.steps - done
         return self.lora_loading.boundary(group, [progress.request], now_s)
-
-    def paused(self, request: Request) -> None:
-        """Take note that another launch takes the GPUs of ``request``, whose launch ended at a boundary."""
-        self.lora_loading.request_paused(request)
 
     def lose(self, requests: Sequence[Request], worker: Worker) -> None:
         """Forget ``requests``, which were lost with ``worker`` and may begin anew."""

@@ -221,7 +221,7 @@ class StageCosts:
     def _patched_step(self, works: Sequence[Work], degree: int) -> Cost | None:
         """Return a step of patches on ``degree`` GPUs; it gains as much as the whole image that gains least."""
         assert self.patches is not None
-        cost = self.patches.on_one_gpu(self.gpu, works)
+        cost = self.patches.on_one_gpu(self.backend, works)
         if degree == 1:
             return cost
         shares = []

@@ -101,8 +101,8 @@ class Delays:
             )  # fmt: skip
             self.attempts[progress] = attempt
         self.close_at(launch.mask, progress)
-        request, record = progress.request, self.run.cluster.record_stage
-        request.energy_j += record(group, request.model or "", from_s, until_s, "boundary", cost.joules, request.row)
+        request, record = progress.request, self.run.cluster.record_busy
+        request.energy_j += record(group, from_s, until_s, "boundary", cost.joules, 1, request.row, request.model or "")
         launch.begin_s += cost.seconds
         launch.delay(attempt, steps, until_s)
         self.end_at(launch, launch.steps, launch.end_s(launch.steps))

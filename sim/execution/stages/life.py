@@ -206,7 +206,7 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
-        cluster.keep_groups("executor=stages forms its own groups")
+        cluster.keep("groups", "executor=stages forms its own groups")
         if self.group_policy is None:
             check_batches(self.stages, None, self.feature_cache)
             moves = {"forming_s": self.forming_s, "migration_s": self.migration_s, "link_bytes_s": self.link_bytes_s}
@@ -216,9 +216,8 @@ class Stages(Executor, Scheduler):
             self._policy = self.group_policy
             check_batches(self.stages, self._policy, self.feature_cache)
             if not self._policy.follows_gpus:
-                cluster.keep_roles(
-                    f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
-                )
+                why = f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
+                cluster.keep("roles", why)
         if run.workload.addons is not None:
             remedy = "choose another executor=, or addons=ignore"
             check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)
@@ -380,10 +379,6 @@ class Stages(Executor, Scheduler):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def offer(self, request: Request, now_s: float) -> None:
-        reason = self._refusal(request)
-        if reason:
-            self._run.end(request, FAILED, reason)
-            return
         self._arrive(request, now_s)
 
     def next(self, worker: Worker, now_s: float) -> None:
@@ -391,18 +386,15 @@ class Stages(Executor, Scheduler):
 
     def accept(self, worker: Worker, request: Request) -> None:
         assert self._pulled is not None, "with a group policy, the engine's scheduler is this one, and gives none away"
-        reason = self._refusal(request)
-        if reason:
-            self._run.end(request, FAILED, reason)
-            self._run.cluster.release(worker)
-            return
         self._arrive(request, self._clock._now, worker)
 
-    def _refusal(self, request: Request) -> str:
-        """Return why no group can run ``request``; empty if one can."""
-        return "" if self._addons is None else self._addons.refusal(request)
-
     def _arrive(self, request: Request, now_s: float, worker: Worker | None = None) -> None:
+        reason = "" if self._addons is None else self._addons.refusal(request)
+        if reason:
+            self._run.end(request, FAILED, reason)
+            if worker is not None:
+                self._run.cluster.release(worker)
+            return
         progress = Progress(request, self._submitted, self._stages_of(request), now_s, self.batching is not None)
         self._submitted += 1
         self._attempts[progress] = None
@@ -638,7 +630,7 @@ class Stages(Executor, Scheduler):
             # Else LoRAs that it waits for would count as merged there
             # (test_lookahead_with_asynchronous_loras_runs_as_a_decision_at_every_step).
             if self._addons is not None:
-                self._addons.paused(other.request)
+                self._addons.lora_loading.request_paused(other.request)
 
     def _schedule_end(self, launch: LaunchState, group: Worker) -> None:
         """Run ``launch`` to its end, as a part of its request's attempt."""
@@ -971,7 +963,7 @@ class Stages(Executor, Scheduler):
         costs, degree = self._costs[group.gpu.name], len(group.gpus)
         watts = costs.cost(progress.request, stage, degree).watts / degree
         gpu_s, restoring = self._addons.free(progress, group, watts, is_last, self._clock._now)
-        self._account.service(progress, gpu_s)
+        self._account.add(progress, "gpu_s", gpu_s)
         return restoring
 
     def _close_at(self, mask: int, but: Progress | None = None) -> None:

@@ -52,7 +52,7 @@ class Preparation:
             nonlocal took_s
             self.record_earlier(launch)
             from_s, took_s = now_s + took_s, took_s + seconds
-            return cluster.record_stage(group, model, from_s, now_s + took_s, kind, joules, row)
+            return cluster.record_busy(group, from_s, now_s + took_s, kind, joules, 1, row, model)
 
         # Forming, loads, the compilation and the fetch follow one another
         # (test_artifact_is_fetched_after_the_model_is_loaded_and_once).
@@ -67,7 +67,7 @@ class Preparation:
             loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:
                 spend(loads_s, "load")
-                self.account.component_load(progress)
+                self.account.add(progress, "component_loads", 1)
         if self.addons is not None and has_addons:
             for kind, load_cost in self.addons.load(progress, group, now_s):
                 request.energy_j += spend(load_cost.seconds, kind, load_cost.joules)

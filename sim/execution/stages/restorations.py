@@ -69,12 +69,13 @@ class Restorations:
             restoration = self._running[group]
             self.run.clock.cancel(restoration.due)
             if restoration.from_s < now_s:
-                self.run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "lost")
+                self.run.cluster.record_busy(group, restoration.from_s, now_s, "lost", model=restoration.model)
             self._free(group)
 
     def _end(self, group: Worker) -> None:
         restoration, now_s = self._running[group], self.run.clock._now
-        self.run.cluster.record_stage(group, restoration.model, restoration.from_s, now_s, "after", restoration.joules)
+        from_s, joules, model = restoration.from_s, restoration.joules, restoration.model
+        self.run.cluster.record_busy(group, from_s, now_s, "after", joules, model=model)
         self._free(group)
         if restoration.is_answered:
             self.run.cluster.release(group)

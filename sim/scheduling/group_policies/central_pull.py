@@ -8,8 +8,8 @@ from typing import Literal
 from mezzotint.settings.ranges import Amount, Count
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
-from mezzotint.sim.scheduling.group_policies.tails import Assigned, GroupQueue, GroupQueues, TailQuota, least_loaded
+from mezzotint.sim.protocols import Launch, Run, StageView
+from mezzotint.sim.scheduling.group_policies.tails import GroupQueue, TailPolicy
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class QueueBand:
 
 
 @dataclass(slots=True)
-class CentralPull(GroupPolicy):
+class CentralPull(TailPolicy):
     """Normal requests wait in one queue; a group pulls the next when its last normal request is done.
 
     It pulls the request with the greatest risk: seconds since arrival + ``beta`` x estimate; ties: the earlier one. A
@@ -30,8 +30,7 @@ class CentralPull(GroupPolicy):
     the one with the lower number. Tails go to a group at arrival.
 
     Args:
-        quota: which requests are tails.
-        degree: GPUs of a group.
+        quota, degree: as of `TailPolicy`.
         beta: weight of the estimate; 1 is max risk, 0.5 cost-damped.
         pulls: ``answered`` pulls once the last normal request was answered, ``handling.after_s`` after the GPUs were
             done; ``finished`` pulls at once. In between a tail may run.
@@ -44,18 +43,12 @@ class CentralPull(GroupPolicy):
         backfill: groups that are idle take tails that the gate holds back at others, the earliest first.
     """
 
-    quota: TailQuota
-    degree: Count = 1
     beta: Amount = 1.0
     pulls: Literal["finished", "answered"] = "answered"
     band: QueueBand | None = None
     tails: Literal["spread", "pack", "sink"] = "spread"
     gate: bool = False
     backfill: bool = False
-    acts_on_answers: bool = field(init=False, default=True)
-    _groups: GroupQueues = field(init=False, repr=False)
-    _view: StageView = field(init=False, repr=False)
-    _is_tail: RequestColumn = field(init=False, repr=False)
     _queued: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
     _by_risk: dict[float, list[tuple[float, int, Progress]]] = field(init=False, default_factory=dict, repr=False)
     _pulling: dict[GroupQueue, None] = field(init=False, default_factory=dict, repr=False)
@@ -68,37 +61,36 @@ class CentralPull(GroupPolicy):
             raise ConfigError("group_policy.backfill: found true with gate=false, which holds no tails; set gate=true")
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._view, self._groups = view, GroupQueues.of(view, self.degree)
-        self._is_tail = run.add_column("tail", bool, default=False)
-        self._pulling = dict.fromkeys(self._groups.all)
+        TailPolicy.bind(self, run, view)
+        self._pulling = dict.fromkeys(self._groups)
         self._by_risk = {beta: [] for beta in (self.beta, *(() if self.band is None else (self.band.beta,)))}
 
     def arrived(self, progress: Progress, now_s: float) -> None:
-        estimate_s = self._view.remaining_s(progress, self.degree)
-        is_tail = self.quota.is_tail(estimate_s)
-        self._is_tail[progress.request.row] = is_tail
-        self._groups.requests[progress] = Assigned(estimate_s, is_tail)
-        if not is_tail:
+        assigned = self._classify(progress)
+        if not assigned.is_tail:
             self._queued[progress] = None
             for beta, heap in self._by_risk.items():
                 # Age + beta x estimate, less the present instant, which is the same for all: the order never changes
                 # while they wait.
-                heappush(heap, (progress.request.arrival_s - beta * estimate_s, progress.submission_index, progress))
+                rank = progress.request.arrival_s - beta * assigned.estimate_s
+                heappush(heap, (rank, progress.submission_index, progress))
             return
         group = self._group_of_tail()
-        self._groups.assign(progress, group)
+        self._assign(progress, group)
         if self.gate:
             self._gated.setdefault(group, []).append(progress)
         else:
-            self._groups.enqueue(progress)
+            self._enqueue(progress)
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
-        group = self._groups.at_boundary(progress)
-        if not progress.left and self.pulls == "finished" and not self._groups.requests[progress].is_tail:
-            self._pulling[group] = None
+        TailPolicy.at_boundary(self, progress, now_s)
+        assigned = self._requests[progress]
+        if not progress.left and self.pulls == "finished" and not assigned.is_tail and assigned.group is not None:
+            self._pulling[assigned.group] = None
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        assigned = self._groups.remove(progress)
+        assigned = self._requests[progress]
+        TailPolicy.ended(self, progress, now_s)
         if self.pulls == "answered" and not assigned.is_tail and assigned.group is not None:
             self._pulling[assigned.group] = None
 
@@ -108,11 +100,11 @@ class CentralPull(GroupPolicy):
             group = min(self._pulling, key=lambda group: (group.running is not None, group.index))
             del self._pulling[group]
             progress = self._riskiest()
-            self._groups.assign(progress, group)
-            self._groups.enqueue(progress)
+            self._assign(progress, group)
+            self._enqueue(progress)
         if self._gated and not self._queued:
             self._release()
-        return self._groups.launches()
+        return TailPolicy.decide(self, now_s)
 
     def _riskiest(self) -> Progress:
         """Take the request with the greatest risk from the central queue."""
@@ -127,12 +119,12 @@ class CentralPull(GroupPolicy):
                 return progress
 
     def _group_of_tail(self) -> GroupQueue:
-        groups = self._groups.all
+        groups = self._groups
         if self.tails == "pack" and any(group.assigned_tails for group in groups):
             return max(groups, key=lambda group: (group.tail_s, -group.index))
         if self.tails == "sink":
             return max(groups, key=lambda group: (group.normal_s, -group.index))
-        return least_loaded(groups)
+        return min(groups, key=lambda group: (group.normal_s + group.tail_s, group.index))
 
     def _release(self) -> None:
         """Open the gates of groups without a normal request, and with ``backfill`` hand tails to idle groups."""
@@ -142,13 +134,13 @@ class CentralPull(GroupPolicy):
             # Queued tails run last in, first out: the last one queued is the one that starts
             # (test_tail_gate_is_replayed_exactly_on_its_own_seconds).
             for progress in [*others, first] if starts else [first, *others]:
-                self._groups.enqueue(progress)
+                self._enqueue(progress)
         if self.backfill:
-            for group in self._groups.all:
+            for group in self._groups:
                 if self._gated and group in self._pulling and group.running is None and not group.tails:
                     holder = min(self._gated, key=lambda group: self._gated[group][0].submission_index)
                     progress, *others = self._gated.pop(holder)
                     if others:
                         self._gated[holder] = others
-                    self._groups.assign(progress, group)
-                    self._groups.enqueue(progress)
+                    self._assign(progress, group)
+                    self._enqueue(progress)

@@ -5,7 +5,7 @@ normal requests is bought with the latency of a few long ones.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -14,7 +14,8 @@ from annotated_types import Ge, Le
 from mezzotint.settings.ranges import MOST, Count, Positive, Share
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.protocols import Launch, StageView
+from mezzotint.sim.protocols import GroupPolicy, Launch, RequestColumn, Run, StageView
+from mezzotint.sim.scheduling.group_policies.fixed_groups import align_groups
 
 
 @dataclass(slots=True)
@@ -90,52 +91,64 @@ class Assigned:
 
 
 @dataclass(slots=True)
-class GroupQueues:
+class TailPolicy(GroupPolicy):
     """All GPUs in groups of a fixed parallel degree, and the requests assigned to them until they are answered.
 
-    Attributes:
-        all: the groups.
-        requests: the requests not answered yet.
+    Args:
+        quota: which requests are tails.
+        degree: GPUs of a group.
+
+    Raises ConfigError if the cluster's GPUs do not divide evenly.
     """
 
-    view: StageView
-    all: list[GroupQueue]
-    requests: dict[Progress, Assigned] = field(default_factory=dict)
-    _changed: dict[GroupQueue, None] = field(default_factory=dict, repr=False)
+    quota: TailQuota
+    degree: Count = 1
+    acts_on_answers: bool = field(init=False, default=True)
+    _view: StageView = field(init=False, repr=False)
+    _is_tail: RequestColumn = field(init=False, repr=False)
+    _groups: list[GroupQueue] = field(init=False, repr=False)
+    _requests: dict[Progress, Assigned] = field(init=False, default_factory=dict, repr=False)
+    """The requests not answered yet."""
+    _changed: dict[GroupQueue, None] = field(init=False, default_factory=dict, repr=False)
 
-    @classmethod
-    def of(cls, view: StageView, degree: int) -> "GroupQueues":
-        """Return the cluster's GPUs in groups of ``degree``. Raises ConfigError if they do not divide evenly."""
-        gpus = len(view.claimed)
+    def bind(self, run: Run, view: StageView) -> None:
+        self._view, self._is_tail = view, run.add_column("tail", bool, default=False)
+        gpus, degree = len(view.claimed), self.degree
         if gpus % degree:
             raise ConfigError(
                 f"group_policy.degree: found {degree}, and {gpus} GPUs do not divide into groups of {degree}; choose a "
                 "divisor of cluster.count"
             )
-        starts = range(0, gpus, degree)
-        return cls(view, [GroupQueue(tuple(range(first, first + degree)), first // degree) for first in starts])
+        self._groups = [GroupQueue(group, index) for index, group in enumerate(align_groups(gpus // degree, degree))]
 
-    def assign(self, progress: Progress, group: GroupQueue) -> None:
+    def _classify(self, progress: Progress) -> Assigned:
+        """Take note of a new request, and of whether it is a tail."""
+        estimate_s = self._view.remaining_s(progress, self.degree)
+        is_tail = self._is_tail[progress.request.row] = self.quota.is_tail(estimate_s)
+        assigned = self._requests[progress] = Assigned(estimate_s, is_tail)
+        return assigned
+
+    def _assign(self, progress: Progress, group: GroupQueue) -> None:
         """Assign ``progress`` to ``group``, and take it from the group that had it."""
-        assigned = self.requests[progress]
+        assigned = self._requests[progress]
         if assigned.group is not None:
             self._count(assigned, -1)
         assigned.group = group
         self._count(assigned, 1)
 
-    def enqueue(self, progress: Progress) -> None:
+    def _enqueue(self, progress: Progress) -> None:
         """Append ``progress`` to the queue of its group."""
-        assigned = self.requests[progress]
+        assigned = self._requests[progress]
         assert assigned.group is not None
         (assigned.group.tails if assigned.is_tail else assigned.group.normals).append(progress)
         self._changed[assigned.group] = None
 
-    def at_boundary(self, progress: Progress) -> GroupQueue:
-        """Queue a request whose launch ended again if it has steps left, first in the queue; return its group.
+    def at_boundary(self, progress: Progress, now_s: float) -> None:
+        """Queue a request whose launch ended again if it has steps left, first in the queue.
 
         A preempted tail goes back to its place in the order of submission.
         """
-        assigned = self.requests[progress]
+        assigned = self._requests[progress]
         group = assigned.group
         assert group is not None
         group.running = None
@@ -147,15 +160,11 @@ class GroupQueues:
             order = progress.submission_index
             later = (index for index, tail in enumerate(group.tails) if tail.submission_index > order)
             group.tails.insert(next(later, len(group.tails)), progress)
-        return group
 
-    def remove(self, progress: Progress) -> Assigned:
-        """Remove an answered request from its group, and return its assignment."""
-        assigned = self.requests.pop(progress)
-        self._count(assigned, -1)
-        return assigned
+    def ended(self, progress: Progress, now_s: float) -> None:
+        self._count(self._requests.pop(progress), -1)
 
-    def launches(self) -> Iterator[Launch]:
+    def decide(self, now_s: float) -> Iterator[Launch]:
         """Launch the next request of each idle group; interrupt tails in the way of normal requests."""
         for group in list(self._changed):
             del self._changed[group]
@@ -165,7 +174,7 @@ class GroupQueues:
                     progress = group.running = group.normals.popleft() if group.normals else group.tails.pop()
                     yield Launch(progress, group.gpus, progress.left)
             if group.normals and group.runs_tail and group.running is not None:
-                self.view.interrupt(group.running)
+                self._view.interrupt(group.running)
                 self._changed[group] = None  # it may not have started yet
 
     def _count(self, assigned: Assigned, sign: int) -> None:
@@ -178,8 +187,3 @@ class GroupQueues:
         else:
             group.assigned_normals += sign
             group.normal_s = group.normal_s + sign * assigned.estimate_s if group.assigned_normals else 0.0
-
-
-def least_loaded(groups: Iterable[GroupQueue]) -> GroupQueue:
-    """Return the group with the fewest assigned seconds, of normal requests and tails alike."""
-    return min(groups, key=lambda group: (group.normal_s + group.tail_s, group.index))

@@ -1,44 +1,24 @@
 """Routing by add-on: prefer workers that hold a request's ControlNets and LoRAs, if waiting for them pays."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mezzotint.backends.base import Asset
-from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import NO_ADDONS, Request
-from mezzotint.sim.protocols import Router, Run, Worker
-from mezzotint.sim.scheduling.routing.lowest import Ties
+from mezzotint.sim.protocols import Worker
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
 
 @dataclass(slots=True)
-class ByAddons(Router):
+class ByAddons(WorkAndLoads):
     """Send a request to the worker with the least work left, counting the loads of its missing add-ons as work.
 
     A worker is expected to hold its resident ControlNets, those of its outstanding requests, and the LoRAs of the last
     of these: weights hold one set of LoRAs at a time.
-
-    Args:
-        load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
-        ties: of workers with the same work left, the ``first`` by number or a ``random`` one.
-
-    Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
     """
 
-    load_weight: Seconds = 1.0
-    ties: Ties = "first"
-    _loads: WorkAndLoads = field(init=False, repr=False)
-
-    def bind(self, run: Run) -> None:
-        self._loads = WorkAndLoads(run, self.ties, self.load_weight, self.missing_load_s)
-
-    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._loads.choose(request, workers, now_s)
-
     def missing_load_s(self, worker: Worker, request: Request) -> float:
-        """Return the seconds of loading the add-ons of ``request`` that ``worker`` will not hold."""
         wanted, model = request.addons or NO_ADDONS, request.model or ""
-        outstanding = self._loads.outstanding.get(worker, ())
+        outstanding = self._outstanding.get(worker, ())
         nets = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
         # Weights hold one set of LoRAs: what the last request sent there will leave
         # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
@@ -54,9 +34,3 @@ class ByAddons(Router):
         if loras != set(wanted.loras):
             missing += [Asset("lora", name, model) for name in wanted.loras]
         return sum(worker.backend.load(asset).seconds for asset in missing)
-
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._loads.sent(worker, request, now_s)
-
-    def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._loads.left(worker, request, now_s)

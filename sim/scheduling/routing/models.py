@@ -3,44 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import Router, Run, Worker
+from mezzotint.sim.protocols import Worker
 from mezzotint.sim.scheduling.resident_first import holds_model
-from mezzotint.sim.scheduling.routing.lowest import Ties
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
 
 @dataclass(slots=True)
-class ByModel(Router):
+class ByModel(WorkAndLoads):
     """Send a request to the worker with the least work left, counting the load of its model as work if it is missing.
 
     A worker is expected to hold the models of its last requests, outstanding ones included, as many as its memory
     takes.
-
-    Args:
-        load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
-        ties: of workers with the same work left, the ``first`` by number or a ``random`` one.
-
-    Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
     """
 
-    load_weight: Seconds = 1.0
-    ties: Ties = "first"
-    _run: Run = field(init=False, repr=False)
-    _loads: WorkAndLoads = field(init=False, repr=False)
     _slots: dict[str, int] = field(init=False, default_factory=dict, repr=False)
     """Models that a GPU of each kind keeps."""
 
-    def bind(self, run: Run) -> None:
-        self._run, self._loads = run, WorkAndLoads(run, self.ties, self.load_weight, self.missing_load_s)
-
-    def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        return self._loads.choose(request, workers, now_s)
-
     def missing_load_s(self, worker: Worker, request: Request) -> float:
-        """Return the seconds of loading the model of ``request``, if ``worker`` will not hold it by then."""
-        model, outstanding = request.model or "", self._loads.outstanding.get(worker, ())
+        model, outstanding = request.model or "", self._outstanding.get(worker, ())
         held = model in self._expected(worker, outstanding) if outstanding else holds_model(worker, model)
         # From where its weights are now: where they will be by then is not known.
         return 0.0 if held else self._run.cluster.load_s(worker, model)
@@ -57,9 +38,3 @@ class ByModel(Router):
             if len(held) == slots:
                 break
         return held
-
-    def sent(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._loads.sent(worker, request, now_s)
-
-    def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._loads.left(worker, request, now_s)

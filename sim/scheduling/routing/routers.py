@@ -1,7 +1,8 @@
 """Routers: choose the worker whose queue an arriving request joins."""
 
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf, nextafter
@@ -9,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import ROUTER
 from mezzotint.sim.protocols import Router, Run, Worker
@@ -168,31 +170,36 @@ class LeastWorkLeft(Router):
         return min(max(self._until_s.get(worker, -inf) - now_s, 0.0), outstanding_s)
 
 
-class WorkAndLoads:
-    """The work left on each worker and the loads that a request would add, as ``least-work-left`` counts work.
+@dataclass(slots=True)
+class WorkAndLoads(Router):
+    """Choose the worker with the least work left, counting the loads that a request would add as work.
 
     Args:
-        load_weight: seconds of waiting that a second of loading counts as.
-        missing_load_s: worker, request -> seconds of loading what the worker will lack.
+        load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
+        ties: of workers with the same work left, the ``first`` by number or a ``random`` one.
 
-    Attributes:
-        outstanding: the requests that were sent to each worker and have not ended.
+    Raises ConfigError for a live backend, which cannot tell the duration of a request beforehand.
     """
 
-    __slots__ = ("_load_weight", "_missing_load_s", "_rng", "_work", "outstanding")
+    load_weight: Seconds = 1.0
+    ties: Ties = "first"
+    _run: Run = field(init=False, repr=False)
+    _work: LeastWorkLeft = field(init=False, default_factory=LeastWorkLeft, repr=False)
+    _outstanding: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
+    """The requests that were sent to each worker and have not ended."""
+    _rng: np.random.Generator | None = field(init=False, repr=False)
 
-    def __init__(
-        self, run: Run, ties: Ties, load_weight: float, missing_load_s: Callable[[Worker, Request], float]
-    ) -> None:
-        self._work = LeastWorkLeft()
+    def bind(self, run: Run) -> None:
         self._work.bind(run)
-        self._rng = _rng_of(ties, run)
-        self._load_weight, self._missing_load_s = load_weight, missing_load_s
-        self.outstanding: dict[Worker, deque[Request]] = {}
+        self._run, self._rng = run, _rng_of(self.ties, run)
+
+    @abstractmethod
+    def missing_load_s(self, worker: Worker, request: Request) -> float:
+        """Return the seconds of loading what ``request`` needs and ``worker`` will not hold by then."""
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         values = [
-            self._work.left_s(worker, now_s) + self._load_weight * self._missing_load_s(worker, request)
+            self._work.left_s(worker, now_s) + self.load_weight * self.missing_load_s(worker, request)
             for worker in workers
         ]
         low = min(values)
@@ -201,11 +208,11 @@ class WorkAndLoads:
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         # Before it is outstanding itself, or it would find its own assets there.
-        self._work.sent(worker, request, now_s, self._missing_load_s(worker, request))
-        self.outstanding.setdefault(worker, deque()).append(request)
+        self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
+        self._outstanding.setdefault(worker, deque()).append(request)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
-        self.outstanding[worker].remove(request)
+        self._outstanding[worker].remove(request)
         self._work.left(worker, request, now_s)
 
 

@@ -428,7 +428,7 @@ def test_plan_without_a_model_is_refused() -> None:
     run = engine([0.0], [1.0])
     run.open()
     request = Request(7, 0.0, 64, 64, 50)
-    for act in (lambda: ensure(run, run.cluster.workers[0], request), lambda: run.work(request)):
+    for act in (lambda: ensure(run, run.cluster.workers[0], request, []), lambda: run.work(request)):
         with pytest.raises(SimulationError, match="the plan of the request in row 7 names no model"):
             act()
 
