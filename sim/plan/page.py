@@ -348,7 +348,7 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
                 "work": one.work,
                 "cache": one.result.candidate.cache,
                 "saving": None if one.saving is None else asdict(one.saving),
-                "beside_first": {key: asdict(spread) for key, spread in one.beside_first.items()},
+                "beside_first": {key: asdict(spread) for key, spread in one.beside_first.items()} or None,
                 "from_empty": None if one.from_empty is None else _cluster(one.from_empty),
                 "warming": None if one.warming is None else asdict(one.warming),
                 "usd_per_image_at_mean_rate": one.usd_per_image_at_mean,

@@ -168,7 +168,7 @@ def test_difference_beside_the_first_stands_among_the_details() -> None:
     (column,) = [each for each in details(answer) if each.title == "p95 less that of the first"]
     assert [column.text(each) for each in answer.ranked] == ["–", "1.25 (0.5 to 2)"]
     differences = [each["beside_first"] for each in as_json(answer, "")["ranked"]]
-    assert differences == [{}, {"latency_s.p95": {"mean": 1.25, "low": 0.5, "high": 2.0, "count": 3}}]
+    assert differences == [None, {"latency_s.p95": {"mean": 1.25, "low": 0.5, "high": 2.0, "count": 3}}]
 
 
 def test_videos_are_called_videos() -> None:
