@@ -13,8 +13,18 @@ from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.options import Caches
 from mezzotint.sim.plan.runs import Run, Runs, Summary
-from mezzotint.sim.plan.search import LIGHT, ClusterSearch, Outcome, Replications, Trial, bisect, run_searches
+from mezzotint.sim.plan.search import (
+    LIGHT,
+    ClusterSearch,
+    Outcome,
+    Replications,
+    Trial,
+    bisect,
+    paired_difference,
+    run_searches,
+)
 from mezzotint.sim.plan.target import Target
+from mezzotint.sim.report.compare import Spread
 
 UNSTATED_ERROR = 0.1
 """Relative error of service times in the check of an answer where nobody states one, as in the report's reruns."""
@@ -142,6 +152,8 @@ class Ranked:
         gpus_kept_busy: GPUs, of all kinds, that its work would keep busy all the time: no cluster can be smaller.
         not_monotone: larger clusters that miss the targets.
         headroom: factors on the load: the highest tried that it carries, and the lowest that it does not (None: all).
+        beside_first: by key of a target, its number less that of the first cluster of its work (`paired_difference`
+            over the seeds that both ran); without two such seeds, or a number, absent.
         error: the largest known error of its models' service times; `UNSTATED_ERROR` for those of which none is stated.
         error_is_stated: False if the error of a model's service times is not known.
         gpus_if_slower: GPUs of all kinds that meet the targets if the service takes longer by ``error``; None if
@@ -161,6 +173,7 @@ class Ranked:
     from_empty: ClusterResult | None = None
     warming: Warming | None = None
     rests_on: str = ""
+    beside_first: dict[str, Spread] = field(default_factory=dict)
 
     @property
     def work(self) -> str:
@@ -358,7 +371,22 @@ class _Planner:
                 self.passed_over.append(dropped)
         cheapest = {work: min(_order(one.result) for one in ones) for work, ones in meeting.items()}
         ranked.sort(key=lambda one: (cheapest[one.work], one.work, _order(one.result)))
+        firsts: dict[str, Ranked] = {}
+        for one in ranked:
+            first = firsts.setdefault(one.work, one)
+            if one is not first:
+                one.beside_first = self._differences(one.result, first.result)
         return ranked
+
+    def _differences(self, one: ClusterResult, first: ClusterResult) -> dict[str, Spread]:
+        """Return the number of each target of ``one`` less that of ``first``, by `Ranked.beside_first`."""
+        found: dict[str, Spread] = {}
+        for target in self._spec.targets:
+            # In the order of the seeds, of which all clusters have the first ones.
+            values = ([target.value(each) for each in self.summaries[of.candidate, of.gpus]] for of in (one, first))
+            if (spread := paired_difference(*values)) is not None:
+                found[target.key] = spread
+        return found
 
     def test_margins(self, ranked: Sequence[Ranked]) -> None:
         """Set on each ranked cluster the load that it carries, the GPUs if its service is slower, what it needs while

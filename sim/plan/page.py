@@ -203,6 +203,7 @@ def details(plan: Plan) -> list[Column]:
         Column("cluster", "", lambda one: one.result.cluster, is_name=True),
         Column("design", "", lambda one: design_name(plan, one.result.candidate), is_name=True),
         *map(_target_column, plan.spec.targets[1:]),
+        *map(_beside_column, plan.spec.targets),
         *(Column(name, "s", _reader(f"{name}_s")) for name in ("mean", "p50", "p90", "p95", "p99")),
         Column(f"energy per {product(plan)[:-1]}", "kJ", _reader("energy_j_per_image", 0.001)),
         Column("GPUs at least", "", lambda one: f"{one.gpus_kept_busy:.1f}"),
@@ -233,6 +234,19 @@ def _title(target: Target) -> tuple[str, str]:
 def _target_column(target: Target) -> Column:
     name, unit = _title(target)
     return Column(name, unit, _reader(target.key, 100.0 if unit == "%" else 1.0))
+
+
+def _beside_column(target: Target) -> Column:
+    name, unit = _title(target)
+
+    def text(one: Ranked) -> str:
+        spread, scale = one.beside_first.get(target.key), 100.0 if unit == "%" else 1.0
+        if spread is None:
+            return DASH
+        mean, low, high = (number(scale * value, 3) for value in (spread.mean, spread.low, spread.high))
+        return f"{mean} ({low} to {high})"
+
+    return Column(f"{name} less that of the first", unit, text)
 
 
 def _usd_saving(one: Ranked) -> str:
@@ -334,6 +348,7 @@ def as_json(plan: Plan, command: str) -> dict[str, Any]:
                 "work": one.work,
                 "cache": one.result.candidate.cache,
                 "saving": None if one.saving is None else asdict(one.saving),
+                "beside_first": {key: asdict(spread) for key, spread in one.beside_first.items()} or None,
                 "from_empty": None if one.from_empty is None else _cluster(one.from_empty),
                 "warming": None if one.warming is None else asdict(one.warming),
                 "usd_per_image_at_mean_rate": one.usd_per_image_at_mean,

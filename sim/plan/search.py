@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from mezzotint.sim.report.compare import Spread
 
@@ -34,8 +34,22 @@ def interval(values: Sequence[float]) -> Spread:
     """Return the mean of independent values with its Student's t interval; a single value has width 0."""
     mean, count, half = float(np.mean(values)), len(values), 0.0
     if count > 1:
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+        half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * np.std(values, ddof=1) / math.sqrt(count))
     return Spread(mean, mean - half, mean + half, count)
+
+
+def paired_difference(values: Sequence[float | None], others: Sequence[float | None]) -> Spread | None:
+    """Return the mean of ``values`` less ``others``, pair by pair, with its Student's t interval.
+
+    Replications of one seed have the same requests and arrivals in every design (common random numbers), so what they
+    have in common cancels. None without two pairs, or with a null in one.
+
+    Args:
+        values, others: by replication, in one order; what only one of them has does not count.
+    """
+    pairs = list(zip(values, others, strict=False))
+    differences = [value - other for value, other in pairs if value is not None and other is not None]
+    return interval(differences) if len(differences) == len(pairs) > 1 else None
 
 
 def bisect(

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 from mezzotint.backends.base import Asset
 from mezzotint.settings.ranges import Seconds
@@ -51,12 +52,15 @@ class ResidentFirst(Scheduler):
     def _free_worker(self, model: str) -> Worker | None:
         """Return the worker that takes a request of ``model`` with the shortest load, and the first of several."""
         cluster = self._run.cluster
-        free = [worker for worker in cluster.workers if worker.has_capacity and self._may_take(worker, model)]
-
-        def load_s(worker: Worker) -> float:
-            return 0.0 if holds_model(worker, model) else cluster.load_s(worker, model)
-
-        return min(free, key=lambda worker: (load_s(worker), worker.running), default=None)
+        best, least = None, (inf, 0)
+        for worker in cluster.workers:
+            if worker.has_capacity and self._may_take(worker, model):
+                load = 0.0 if holds_model(worker, model) else cluster.load_s(worker, model), worker.running
+                if load < least:
+                    best, least = worker, load
+                    if load == (0.0, 0):
+                        break  # no other has less, and the first of equals is taken
+        return best
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         if not self._length:

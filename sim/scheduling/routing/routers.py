@@ -2,10 +2,10 @@
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from math import inf, nextafter
+from math import inf, nextafter, ulp
 from typing import Literal
 
 import numpy as np
@@ -163,6 +163,23 @@ class LeastWorkLeft(Router):
         # What is left until the end only shrinks: where it is not more than the sum now, it never is.
         self._set(worker, until_s if total_s else -inf, total_s if 0.0 < total_s < until_s - now_s else inf)
 
+    def least_s(self, workers: Sequence[Worker], now_s: float) -> float:
+        """Return the fewest seconds that are left on one of ``workers``."""
+        self._expire(now_s)
+        until_s: float = self._earliest.among(workers).low
+        sum_s: float = self._least.among(workers).low
+        return min(max(until_s - now_s, 0.0), sum_s)
+
+    def within(self, workers: Sequence[Worker], seconds: float, now_s: float) -> Iterator[int]:
+        """Yield the positions of the workers that have at most ``seconds`` left, and perhaps of some others.
+
+        Those whose last request is expected to end by then come first, by position; one may come twice.
+        """
+        until_s = now_s + seconds
+        # A difference of two times is rounded, so an end may lie a little after the bound.
+        yield from self._earliest.among(workers).each_up_to(until_s + 2 * ulp(until_s))
+        yield from self._least.among(workers).each_up_to(seconds)
+
     def left_s(self, worker: Worker, now_s: float) -> float:
         """Return the seconds to the end of what is outstanding on ``worker``, at most the sum of its latencies."""
         outstanding_s = self._load.total(worker) / 1e9
@@ -173,6 +190,10 @@ class LeastWorkLeft(Router):
 @dataclass(slots=True)
 class WorkAndLoads(Router):
     """Choose the worker with the least work left, counting the loads that a request would add as work.
+
+    Loads are computed only for workers with no more work left than the best has with its loads, since no other can be
+    chosen. What a worker will hold changes as it loads and evicts, of which a router is not told, so there is no index
+    of that. Where many GPUs are idle and none holds what a request needs, all idle ones are asked.
 
     Args:
         load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
@@ -198,13 +219,22 @@ class WorkAndLoads(Router):
         """Return the seconds of loading what ``request`` needs and ``worker`` will not hold by then."""
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        values = [
-            self._work.left_s(worker, now_s) + self.load_weight * self.missing_load_s(worker, request)
-            for worker in workers
-        ]
-        low = min(values)
-        tied = [worker for worker, value in zip(workers, values, strict=True) if value == low]
-        return tied[rank_of(len(tied), self._rng)]
+        values: dict[int, float] = {}
+        low, bound_s = inf, self._work.least_s(workers, now_s)
+        # Those with the least work left first: what the best of them has with its loads bounds the work of the others.
+        for _ in range(2):
+            for position in self._work.within(workers, bound_s, now_s):
+                worker = workers[position]
+                left_s = self._work.left_s(worker, now_s)
+                if left_s > low or position in values:
+                    continue
+                values[position] = value = left_s + self.load_weight * self.missing_load_s(worker, request)
+                if value == 0.0 and self._rng is None:
+                    return worker  # idle workers come in the order of ties, and none has less
+                low = min(low, value)
+            bound_s = low
+        tied = sorted(position for position, value in values.items() if value == low)
+        return workers[tied[rank_of(len(tied), self._rng)]]
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         # Before it is outstanding itself, or it would find its own assets there.

@@ -14,8 +14,9 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.metrics.cost import Price
 from mezzotint.sim.plan.answer import NUMBERS, ClusterResult, Plan, PlanSpec, Ranked, Saving, Warming
 from mezzotint.sim.plan.candidate import Candidate
-from mezzotint.sim.plan.page import as_json, columns, figure, html, sentence, table_lines, warnings
+from mezzotint.sim.plan.page import as_json, columns, details, figure, html, sentence, table_lines, warnings
 from mezzotint.sim.plan.target import parse_target
+from mezzotint.sim.report.compare import Spread
 
 GPU = Gpu("l40s", None, None, "made up", 1.0)
 CANDIDATE = Candidate(
@@ -160,6 +161,14 @@ def test_saving_and_the_empty_cache_stand_beside_the_cluster() -> None:
     same = replace(answer.ranked[0], from_empty=ranked(2).result)
     assert "It also meets the target while its cache is empty." in sentence(plan(same))
     assert len(columns(answer)) < 12
+
+
+def test_difference_beside_the_first_stands_among_the_details() -> None:
+    answer = plan(ranked(), ranked(3, beside_first={"latency_s.p95": Spread(1.25, 0.5, 2.0, 3)}))
+    (column,) = [each for each in details(answer) if each.title == "p95 less that of the first"]
+    assert [column.text(each) for each in answer.ranked] == ["–", "1.25 (0.5 to 2)"]
+    differences = [each["beside_first"] for each in as_json(answer, "")["ranked"]]
+    assert differences == [None, {"latency_s.p95": {"mean": 1.25, "low": 0.5, "high": 2.0, "count": 3}}]
 
 
 def test_videos_are_called_videos() -> None:

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mezzotint.sim.plan.search import ClusterSearch, Outcome, Replications, Trial, bisect, interval, run_searches
+from mezzotint.sim.plan.search import (
+    ClusterSearch,
+    Outcome,
+    Replications,
+    Trial,
+    bisect,
+    interval,
+    paired_difference,
+    run_searches,
+)
 
 
 def searched(
@@ -102,6 +111,28 @@ def test_confidence_interval_has_its_stated_coverage() -> None:
     rng = np.random.default_rng(3)
     held = [(spread := interval(rng.normal(10.0, 2.0, 5).tolist())).low < 10.0 < spread.high for _ in range(4000)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_what_two_designs_share_in_a_seed_cancels_in_their_difference() -> None:
+    """The interval is that of the pairs' own noise, however much the load of the seeds varies, and covers as stated."""
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(2000):
+        shared, one, other = (rng.normal(0.0, scale, 4) for scale in (50.0, 1.0, 1.0))
+        spread = paired_difference(list(13.0 + shared + one), list(10.0 + shared + other))
+        assert spread is not None
+        alone = paired_difference(list(3.0 + one), list(other))
+        assert alone is not None
+        assert (spread.low, spread.high) == pytest.approx((alone.low, alone.high))
+        held += spread.low < 3.0 < spread.high
+    assert held / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_difference_takes_two_pairs_of_numbers() -> None:
+    assert paired_difference([1.0, 2.0], [1.0]) is None
+    assert paired_difference([1.0, None], [1.0, 2.0]) is None
+    spread = paired_difference([1.0, 2.0, 9.0], [2.0, 4.0])
+    assert spread is not None
+    assert (spread.mean, spread.count) == (-1.5, 2)
 
 
 @given(answer=st.integers(1, 60), step=st.integers(1, 8), start=st.integers(1, 80))
