@@ -12,8 +12,7 @@ import pytest
 import mezzotint.sim.engine
 from mezzotint.files import scratch
 from mezzotint.sim.metrics import request_columns, usage_log
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.table.trace import make, write
 
@@ -23,7 +22,7 @@ from pathlib import Path
 from mezzotint.files import scratch
 from mezzotint.sim.metrics import request_columns, usage_log
 from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import resolve_config
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.traces.table import trace
 scratch.MEMORY_BYTES = usage_log.MEMORY_BYTES = 1 << 20
