@@ -14,8 +14,8 @@ from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import SUMMARY
 from mezzotint.sim.run.config import choices as config_choices
-from mezzotint.sim.run.config.compose import Files, compose_config
-from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
+from mezzotint.sim.run.config.compose import Files, compose_config, resolve_config
+from mezzotint.sim.run.config.options import prepare_overrides
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_folder, check_place, make_free_folder
-from mezzotint.sim.run.config.compose import OURS, Files, compose_config, composed
+from mezzotint.sim.run.config.compose import OURS, Files, compose_config, compose_resolved, resolve_config
 from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
@@ -32,7 +32,6 @@ from mezzotint.sim.run.config.options import (
     files_of,
     is_dated,
     prepare_overrides,
-    resolve_config,
 )
 from mezzotint.sim.run.config.override import of_hydra
 from mezzotint.sim.run.config.plugins import allow_plugins
@@ -230,8 +229,9 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
     all_words = [[*filter(of_hydra, words), *point] for point in found.overrides]
     configs: list[DictConfig | None] = []
     for each in all_words:  # before the first point runs; what files of the user's say now counts
-        with composed(each, files) as config:
-            configs.append(None if files == OURS else config)
+        if files == OURS:
+            compose_resolved(each)  # raises what its worker would
+        configs.append(None if files == OURS else compose_config(each, files))
     calls = [
         partial(
             _run_point,
@@ -305,8 +305,7 @@ def _run_point(
     setup_globals()  # registers Hydra's resolvers
     words = [word.lstrip("+") for word in overrides if not word.startswith("run.dir=")]
     try:
-        with nullcontext(config) if isinstance(config, DictConfig) else composed(config) as own:
-            plain = resolve_config(own)
+        plain = resolve_config(config) if isinstance(config, DictConfig) else compose_resolved(config)
         check(plain)  # before the folder is claimed, which may be named after the system
         summary, folder, kept = simulate_into(plain, folder, keep=True, load=shared_trace)
         named = (word.lstrip("+") for word in differing if not word.startswith(("system=", "run.dir=")))

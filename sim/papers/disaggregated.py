@@ -16,8 +16,7 @@ from mezzotint.settings.ranges import Bandwidth, Count, Seconds, SomeShare
 from mezzotint.sim.papers.runs import to_override
 from mezzotint.sim.papers.study import DATA, RESULTS, Check, Comparison, Output, Results, Study, read_data
 from mezzotint.sim.plan.capacity import CapacitySpec, measure_in, search
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.simulate import simulate
 
 WIDTH, HEIGHT = 1664, 928

@@ -20,8 +20,7 @@ from mezzotint.sim.core.streams import stream
 from mezzotint.sim.metrics.run_files import read_summary, read_table
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.compose import OURS, composed
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import OURS, compose_resolved
 from mezzotint.sim.run.config.points import points as points_of
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.run_key import digest
@@ -106,8 +105,8 @@ def with_hits(point: Point, hits: Mapping[str, Sequence[str]]) -> Point:
 @cache
 def _system(groups: tuple[str, ...]) -> tuple[str, bool]:
     """Return the name of the system of these choices of groups, and True if they declare hits."""
-    with composed([*groups, "run.dir=unnamed"]) as config:
-        return str(config["system"]["name"]), bool(config.get("hits"))
+    config = compose_resolved([*groups, "run.dir=unnamed"])
+    return str(config["system"]["name"]), bool(config.get("hits"))
 
 
 def compose_point(point: Point) -> Config:
@@ -115,8 +114,7 @@ def compose_point(point: Point) -> Config:
 
     Raises HydraException, OmegaConfBaseException: a choice does not exist or does not go with another.
     """
-    with composed([*point.overrides, "run.dir=unnamed"]) as config:
-        return resolve_config(config)
+    return compose_resolved([*point.overrides, "run.dir=unnamed"])
 
 
 def to_override(values: Mapping[str, object]) -> str:

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.metrics.cost import PaidService, Price, rate_usd_h
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import resolve_config
 
 BASELINES = ("vanilla", "diffusers")
 """Designs that the savings of all others refer to: every request in full, first come first served."""

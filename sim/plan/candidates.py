@@ -28,8 +28,8 @@ from mezzotint.sim.plan.rate import rate_key
 from mezzotint.sim.plan.traffic import Traffic, find_starts
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
+from mezzotint.sim.run.config.options import files_of, prepare_overrides
 from mezzotint.sim.run.config.plugins import TARGET
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.gpus import check_assumed

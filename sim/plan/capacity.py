@@ -28,7 +28,7 @@ from mezzotint.sim.metrics.header import is_overloaded
 from mezzotint.sim.plan.rate import RATE, rate_key
 from mezzotint.sim.plan.search import CONFIDENCE, bisect, interval
 from mezzotint.sim.report.compare import Spread, limit_text
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import resolve_config
 from mezzotint.sim.run.pool import Launcher, run_calls
 from mezzotint.sim.run.shared_trace import shared_trace
 from mezzotint.sim.run.simulate import simulate_into

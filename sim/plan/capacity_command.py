@@ -13,7 +13,7 @@ from mezzotint.files.atomic import atomic_files
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import check_place, make_free_folder
 from mezzotint.sim.core.slo import parse_limit
-from mezzotint.sim.run.config.compose import compose_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.config.options import (
     ConfigDir,
     ConfigName,
@@ -24,7 +24,6 @@ from mezzotint.sim.run.config.options import (
     files_of,
     is_dated,
     prepare_overrides,
-    resolve_config,
 )
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.config.settings import check

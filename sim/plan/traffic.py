@@ -17,8 +17,8 @@ from mezzotint.sim.plan.candidate import Start
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.rate import count_replications
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import files_of, prepare_overrides, resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
+from mezzotint.sim.run.config.options import files_of, prepare_overrides
 from mezzotint.traces.sources import Source
 from mezzotint.traces.sources.table import import_table
 from mezzotint.traces.table.trace import Trace, make, write

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -14,8 +15,7 @@ from mezzotint.backends.profile import find, shipped
 from mezzotint.files.document import parse
 from mezzotint.sim.engine import RESULTS_VERSION
 from mezzotint.sim.metrics.cost import list_prices
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.simulate import simulate
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.trace import about
@@ -40,8 +40,14 @@ def digest(config: Mapping[str, Any]) -> str:
     backend = config.get("backend", {})
     parts = {key: by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     parts["backend"] = {key: value for key, value in backend.items() if key != "folder"}
-    profiles = [_profiles(kind, backend.get("folder")) for kind in _kinds(config)]
-    return combine(arithmetic(), [repr(list_prices()), settings("trace"), *profiles], parts)
+    profiles = tuple(_profiles(kind, backend.get("folder")) for kind in _kinds(config))
+    return _digest(f"[{_shared(profiles)}, {_text(parts)}]")
+
+
+@cache
+def _shared(profiles: tuple[str, ...]) -> str:
+    """Return, as JSON, what runs with these profiles share: it takes longer than the rest of a key."""
+    return _text([arithmetic(), [repr(list_prices()), settings("trace"), *profiles]])[1:-1]
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
@@ -88,22 +94,32 @@ def _profiles(gpu: str, folder: str | None) -> str:
 
 def by_content(value: Any) -> Any:
     """Return ``value`` with each file name replaced by the digest of the file's content."""
+    if isinstance(value, str):
+        return _content(value)
     if isinstance(value, Mapping):
         mixed = len({type(key) for key in value}) > 1  # such as {10: 0.75, "5": 0.65}, which JSON cannot sort
         return {str(key) if mixed else key: by_content(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [by_content(item) for item in value]
-    return _content(value) if isinstance(value, str) else value
+    return [by_content(item) for item in value] if isinstance(value, list) else value
 
 
 def _content(text: str) -> str:
-    path = Path(text).expanduser()
+    file = os.path.expanduser(text)
+    if not os.path.isfile(file):
+        return text
     try:
-        return about(path)[1] if path.is_file() else text
+        return about(Path(file))[1]
     except (TraceError, OSError):  # not a trace: the run itself refuses or reads it
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else text
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def combine(*parts: Any) -> str:
     """Return the digest of ``parts``, 16 hex digits."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return _digest(_text(parts))
+
+
+def _text(parts: Any) -> str:
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

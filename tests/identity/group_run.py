@@ -16,8 +16,8 @@ from typing import Any
 from unittest.mock import patch
 
 from mezzotint import sim
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
+from mezzotint.sim.run.config.options import prepare_overrides
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble
 

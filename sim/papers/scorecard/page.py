@@ -23,12 +23,13 @@ HEADINGS: Mapping[Verdict, str] = {
 KINDS: Mapping[Kind, str] = {
     "predicted": "Predicted",
     "unprinted": "On an input that nobody printed",
+    "uninformed": "Without information",
     "fitted": "Fitted",
     "algebra": "Algebra on inputs",
     "input": "Inputs",
     "inconsistent": "Inconsistent in the paper",
 }
-"""Headings of the tables, by kind; the first four are counted, each for itself."""
+"""Headings of the tables, by kind; those of `COUNTED` are counted, each for itself."""
 
 COUNTED: tuple[Kind, ...] = ("predicted", "unprinted", "fitted", "algebra")
 

@@ -49,7 +49,8 @@ class Row:
         interval: over the seeds of its runs, of which ours is the mean; None if one value is all there is.
         kind: what the row shows.
         made: of a row that is older than its column, when it was measured.
-        because: of a row of algebra, how it follows; of an unprinted input, which and what another value gives.
+        because: of a row of algebra, how it follows; of an unprinted input, which and what another value gives;
+            of a row without information, why.
     """
 
     id: str
@@ -226,7 +227,7 @@ def _compare(
         "reason": explained.get(verdict),
         "source": target.source,
         "kind": entry.kind(target.role),
-        "because": entry.algebra or entry.unprinted,
+        "because": entry.uninformed or entry.algebra or entry.unprinted,
     }
 
 

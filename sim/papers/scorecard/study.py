@@ -34,6 +34,7 @@ class Entry(BaseModel):
         ground, both: why the row belongs to the layer of the ground, or to both; else it is of the mechanism.
         algebra: how the number follows from inputs without a simulation.
         unprinted: the input that nobody printed and the verdict hangs on, and what another value of it gives.
+        uninformed: why the declared inputs make the row equal to another, so that it says nothing of its own.
         tolerance: where the tolerance comes from.
         reason: why the row is not within it, in every column or by the column's name.
     """
@@ -49,6 +50,7 @@ class Entry(BaseModel):
     both: str = ""
     algebra: str = ""
     unprinted: str = ""
+    uninformed: str = ""
     tolerance: str | None = None
     reason: str | dict[str, str] | None = None
 
@@ -58,7 +60,8 @@ class Entry(BaseModel):
             return "input" if role == "input" else "inconsistent"
         if role == "fit":
             return "fitted"
-        return "algebra" if self.algebra else "unprinted" if self.unprinted else "predicted"
+        because: dict[Kind, str] = {"uninformed": self.uninformed, "algebra": self.algebra, "unprinted": self.unprinted}
+        return next((kind for kind, reason in because.items() if reason), "predicted")
 
     @property
     def layer(self) -> str:

@@ -15,9 +15,9 @@ Verdict = Literal["within tolerance", "outside", "undecided", "not run", "input"
 SCORED: tuple[Verdict, ...] = ("within tolerance", "outside", "undecided")
 """Verdicts of a row that was compared."""
 
-Kind = Literal["predicted", "unprinted", "fitted", "algebra", "input", "inconsistent"]
-"""What a row shows: a prediction; one that hangs on an input that nobody printed; an input fitted to the row; a number
-that follows from inputs without a simulation."""
+Kind = Literal["predicted", "unprinted", "uninformed", "fitted", "algebra", "input", "inconsistent"]
+"""What a row shows: a prediction; one that hangs on an input that nobody printed; one that equals another row by the
+declared inputs; an input fitted to the row; a number that follows from inputs without a simulation."""
 
 CONFIDENCE = 0.95
 """Of the interval over seeds."""

@@ -12,10 +12,10 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,8 @@ def compose_config(words: Sequence[str], files: Files = OURS) -> DictConfig:
 
 def hydra_settings(words: Sequence[str], files: Files) -> dict[str, Any]:
     """Return Hydra's own settings: the launcher and the parameters of a sweep. Raises as ``compose_config`` does."""
-    return _compose(words, files).hydra
+    choices = _split(words)[0] if files == OURS else None
+    return _by_hydra(tuple(words), files).hydra if choices is None else _choices(choices).hydra
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,60 +93,70 @@ class _Composition:
     hydra: dict[str, Any]
 
 
-@contextmanager
-def composed(words: Sequence[str], files: Files = OURS) -> Iterator[DictConfig]:
-    """Compose as ``compose_config`` does, for this block alone.
+@dataclass(frozen=True)
+class _Choices:
+    """The composition of choices, which all points with these choices share.
 
-    Points of a sweep share the composition of their choices: a copy takes longer than all else that a point composes.
-    Values are set in it, and taken back after the block.
+    Attributes:
+        plain: the configuration as written, its references unresolved.
+        hydra: Hydra's own settings in plain values.
+    """
+
+    plain: dict[str, Any]
+    hydra: dict[str, Any]
+
+    @cached_property
+    def config(self) -> DictConfig:
+        """The whole configuration. Callers change a copy."""
+        return OmegaConf.create(self.plain, flags={"struct": True})
+
+    @cached_property
+    def referring(self) -> frozenset[str]:
+        """The keys whose values are missing or refer to something, and those that a reference may name."""
+        texts = {key: [text for _, text in _texts({key: value})] for key, value in self.plain.items()}
+        written = {key: [text for text in listed if "${" in text or text == "???"] for key, listed in texts.items()}
+        named = {name for listed in written.values() for text in listed for name in re.findall(r"\w+", text)}
+        in_another = any(re.search(r"\$\{[^}]*\$\{", text) for listed in written.values() for text in listed)
+        return frozenset(key for key in self.plain if in_another or written[key] or key in named)
+
+
+def compose_resolved(words: Sequence[str]) -> dict[str, Any]:
+    """Compose as ``compose_config`` does from our files, and resolve all references, in plain dictionaries and lists.
+
+    Points of a sweep share all that neither their values nor a reference touches. Resolving it takes most of the time
+    of a composition.
+
+    Raises HydraException, ConfigError, OmegaConfBaseException: as ``compose_config``, or a value is absent.
     """
     choices, values = _split(words)
-    if files != OURS or choices is None:
-        yield compose_config(words, files)
-        return
+    if choices is None:
+        return resolve_config(compose_config(words))
     composition = _choices(choices)
     check_groups(composition.hydra["runtime"]["choices"])
-    with ExitStack() as undo:
+    changed = {value.key_or_group.partition(".")[0] for value in values}
+    if not changed <= composition.plain.keys() or any("${" in word for word in words):
+        return resolve_config(compose_config(words))
+    part = deepcopy(_part(choices, composition.referring | changed))
+    try:
         for value in values:
-            former = _former(composition.config, value.key_or_group)
-            try:
-                if former is None:
-                    raise OmegaConfBaseException
-                undo.callback(_restore, *former)
-                _set(composition.config, value)
-            except OmegaConfBaseException:
-                undo.close()
-                yield compose_config(words, files)
-                return
-        yield composition.config
+            _set(part, value)
+    except OmegaConfBaseException:
+        return resolve_config(compose_config(words))
+    resolved = resolve_config(part)
+    return {key: resolved[key] if key in resolved else deepcopy(value) for key, value in composition.plain.items()}
 
 
-_ABSENT = object()
+def resolve_config(config: DictConfig) -> dict[str, Any]:
+    """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException if a value is absent."""
+    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
 
 
-def _former(config: DictConfig, key: str) -> tuple[DictConfig, str, Any] | None:
-    """Return the mapping in which setting ``key`` changes a value, the value's name there, and the value as written.
-
-    None if a reference stands on the way. The value is `_ABSENT` if the mapping lacks it.
-    """
-    parent, (name, *below) = config, key.split(".")
-    while name in list(parent) and not OmegaConf.is_missing(parent, name):
-        if OmegaConf.is_interpolation(parent, name) and below:
-            return None
-        if not below or not isinstance(parent[name], DictConfig):
-            break
-        parent, name = parent[name], below.pop(0)
-    if name not in list(parent):
-        return parent, name, _ABSENT
-    return parent, name, OmegaConf.to_container(OmegaConf.masked_copy(parent, [name]), resolve=False)[name]  # type: ignore[call-overload,index]
-
-
-def _restore(parent: DictConfig, name: str, value: Any) -> None:
-    if value is not _ABSENT:
-        OmegaConf.update(parent, name, value, merge=False)
-    elif name in list(parent):
-        with open_dict(parent):
-            del parent[name]
+@lru_cache(maxsize=256)
+def _part(choices: tuple[str, ...], keys: frozenset[str]) -> DictConfig:
+    """Return ``keys`` of the composition of ``choices``. Callers change a copy."""
+    plain = {key: value for key, value in _choices(choices).plain.items() if key in keys}
+    return OmegaConf.create(plain, flags={"struct": True})
 
 
 def _set(config: DictConfig, value: Override) -> None:
@@ -162,7 +173,8 @@ def _with_values(words: Sequence[str]) -> _Composition | None:
     choices, values = _split(words)
     if choices is None:
         return None
-    composition = deepcopy(_choices(choices))
+    shared = _choices(choices)
+    composition = _Composition(deepcopy(shared.config), shared.hydra)
     try:
         for value in values:
             _set(composition.config, value)
@@ -173,11 +185,16 @@ def _with_values(words: Sequence[str]) -> _Composition | None:
 
 def _split(words: Sequence[str]) -> tuple[tuple[str, ...] | None, list[Override]]:
     """Return the choices among ``words``, and the values to set; no choices if Hydra has to compose all of them."""
-    parsed = OverridesParser.create().parse_overrides(list(words))
+    parsed = [_parse(word) for word in words]
     choices = tuple(word for word, override in zip(words, parsed, strict=True) if not _sets_value(override))
     setup_globals()  # registers Hydra's resolvers
     has_path = any("searchpath" in word for word in choices)  # the user's files may change
     return None if has_path else choices, [override for override in parsed if _sets_value(override)]
+
+
+@lru_cache(maxsize=4096)
+def _parse(word: str) -> Override:
+    return OverridesParser.create().parse_override(word)
 
 
 def _sets_value(override: Override) -> bool:
@@ -190,8 +207,8 @@ def _sets_value(override: Override) -> bool:
     )
 
 
-@lru_cache(maxsize=64)
-def _choices(words: tuple[str, ...]) -> _Composition:
+@lru_cache(maxsize=256)
+def _choices(words: tuple[str, ...]) -> _Choices:
     """Compose the choices of ``words``, or read their composition from the disk cache. Callers change a copy."""
     name = hashlib.sha256("\0".join((_version(), *words)).encode()).hexdigest()[:32]
     kept = home() / "compositions" / _version() / f"{name}.yaml"
@@ -199,7 +216,7 @@ def _choices(words: tuple[str, ...]) -> _Composition:
         seal, _, text = kept.read_bytes().partition(b"\n")
         if hmac.compare_digest(seal, _seal(name, text)):
             plain = parse(text)
-            return _Composition(OmegaConf.create(plain["config"], flags={"struct": True}), plain["hydra"])
+            return _Choices(plain["config"], plain["hydra"])
         note(f"{kept}: {DAMAGED}; composed again")
     made = _by_hydra(words, OURS)
     plain = {"config": OmegaConf.to_container(made.config, resolve=False), "hydra": made.hydra}
@@ -210,7 +227,7 @@ def _choices(words: tuple[str, ...]) -> _Composition:
             kept.parent.mkdir(parents=True)
         with atomic_write(kept, ConfigError) as temporary:
             temporary.write_bytes(_seal(name, text) + b"\n" + text)
-    return made
+    return _Choices(plain["config"], made.hydra)
 
 
 def _seal(name: str, text: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -107,12 +107,6 @@ def _check_choice(word: str) -> None:
     for one in read.sweep_iterator() if several else [read.value()]:
         if not isinstance(one, str | QuotedString | Glob | dict):
             raise ConfigError(f"{group}: found {value}, expected one of its choices; ~{group} leaves out what may be")
-
-
-def resolve_config(config: DictConfig) -> dict[str, Any]:
-    """Return a configuration in plain dictionaries and lists. Raises OmegaConfBaseException if a value is absent."""
-    plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
 
 
 def is_dated(config: DictConfig) -> bool:

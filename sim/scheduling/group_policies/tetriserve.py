@@ -33,7 +33,7 @@ class Costs:
     Attributes:
         index: index of the stage in the plan.
         by_degree: cost by parallel degree, ascending.
-        frontier: (degree, seconds of a step) of the efficient degrees on which a step fits into a round.
+        frontier: (degree, seconds of a step, steps in a round) of the efficient degrees on which a step fits into one.
         fastest_s: seconds of a step on the fastest degree.
         later_s: seconds of the later stages, each on its fastest degree.
         any_cost: cost on the lowest degree; what comes before and after the steps is the same on all.
@@ -42,7 +42,7 @@ class Costs:
 
     index: int
     by_degree: dict[int, StageCost]
-    frontier: list[tuple[int, float]]
+    frontier: list[tuple[int, float, int]]
     fastest_s: float
     later_s: float
     any_cost: StageCost = field(init=False)
@@ -65,33 +65,42 @@ def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return efficient
 
 
-def least_gpu_seconds(steps: int, budget_s: float, step_s: Sequence[tuple[int, float]]) -> list[tuple[int, int]]:
+def least_gpu_seconds(
+    steps: int, budget_s: float, round_s: float, degrees: Sequence[tuple[int, float, int]]
+) -> list[tuple[int, int]]:
     """Return the (steps, degree) pairs of the least GPU-seconds that run ``steps`` within ``budget_s``.
 
-    Two degrees are enough for the paper's figure 6: as many steps as the budget allows on the narrower, the rest on the
-    wider. They are ascending by degree; the list is empty if the budget is too short for the fastest degree.
+    Two degrees are enough for the paper's figure 6: as many rounds as the budget allows on the narrower, the rest on
+    the wider. A round holds whole steps, and the last one ends with its last step. The pairs are ascending by degree;
+    the list is empty if the budget is too short for the fastest degree.
 
     Args:
-        step_s: a ``frontier``.
+        round_s: seconds of a round.
+        degrees: (degree, seconds of a step, steps in a round) of a ``frontier``.
     """
     cheapest: list[tuple[int, int]] = []
     min_cost = inf
-    narrower: list[tuple[int, float]] = []
-    for degree, seconds in step_s:
-        if steps * seconds > budget_s:
-            narrower.append((degree, seconds))
+    narrower: list[tuple[int, float, int]] = []
+    for degree, seconds, count in degrees:
+
+        def needed_s(rounds: int, left: int, seconds: float = seconds, count: int = count) -> float:
+            full = (left - 1) // count
+            return (rounds + full) * round_s + (left - full * count) * seconds
+
+        if needed_s(0, steps) > budget_s:
+            narrower.append((degree, seconds, count))
             continue
         cost = steps * degree * seconds
         if cost < min_cost:
             min_cost, cheapest = cost, [(steps, degree)]
-        for other, other_s in narrower:
-            # The division may round up to one step too many.
-            count = int((budget_s - steps * seconds) / (other_s - seconds))
-            while count and count * other_s + (steps - count) * seconds > budget_s:
-                count -= 1
-            cost = count * other * other_s + (steps - count) * degree * seconds
-            if count and cost < min_cost:
-                min_cost, cheapest = cost, [(count, other), (steps - count, degree)]
+        for other, other_s, other_count in narrower:
+            rounds = min((steps - 1) // other_count, int(budget_s / round_s))
+            while rounds and needed_s(rounds, steps - rounds * other_count) > budget_s:
+                rounds -= 1
+            first = rounds * other_count
+            cost = first * other * other_s + (steps - first) * degree * seconds
+            if rounds and cost < min_cost:
+                min_cost, cheapest = cost, [(first, other), (steps - first, degree)]
         if not narrower:
             break
     return cheapest
@@ -141,14 +150,19 @@ def pack(options: Sequence[Sequence[tuple[int, int]]], gpus: int) -> list[int]:
     return chosen[::-1]
 
 
+def whole_steps(step_s: float, left: int, round_s: float) -> int:
+    """Return how many of ``left`` steps of ``step_s`` fit into ``round_s``."""
+    # One more than the division says, which may round down; the loop takes back what does not fit.
+    count = min(left, int(round_s / step_s) + 1) if step_s > 0.0 else left
+    while count and step_s * count > round_s:
+        count -= 1
+    return count
+
+
 def fitting(cost: StageCost, done: int, steps: int, left: int, round_s: float) -> int:
     """Return how many of the ``left`` of ``steps`` fit into ``round_s``, with ``done`` behind."""
-    step_s = cost.step_s
-    # One more than the division says, which may round down; the loops take back what does not fit.
-    count = min(left, int(round_s / step_s) + 1) if step_s > 0.0 else left
+    count = whole_steps(cost.step_s, left, round_s)
     if done and done + count < steps:  # neither the text encoder nor the VAE
-        while count and step_s * count > round_s:
-            count -= 1
         return count
     while count and cost.seconds(done, count, steps) > round_s:
         count -= 1
@@ -159,7 +173,7 @@ def fitting(cost: StageCost, done: int, steps: int, left: int, round_s: float) -
 class TetriServe(GroupPolicy):
     """Decide once a round which requests run, on how many GPUs, for how many steps; nothing changes within a round.
 
-    1. Each request gets the pairs (steps, degree) of the least GPU-seconds that meet its deadline.
+    1. Each request gets the pairs (steps, degree) of the least GPU-seconds that meet its deadline in whole rounds.
     2. A group knapsack chooses at most one pair a request, so that most requests can still be in time after the round.
        Of equal choices it takes the one that runs more requests, then the one with fewer GPUs. The paper leaves ties
        open.
@@ -295,7 +309,11 @@ class TetriServe(GroupPolicy):
                 "on the fastest degree; raise it, or leave it null"
             )
         candidates = [(degree, seconds) for degree, seconds in step_s if seconds <= self._length_s]
-        return Costs(progress.index, by_degree, frontier(candidates), fastest_s, later_s)
+        degrees = [
+            (degree, seconds, whole_steps(seconds, stage.steps, self._length_s))
+            for degree, seconds in frontier(candidates)
+        ]
+        return Costs(progress.index, by_degree, degrees, fastest_s, later_s)
 
     # -- the decision ------------------------------------------------------------------------------------------------
 
@@ -335,7 +353,8 @@ class TetriServe(GroupPolicy):
             done, any_cost = steps - stage_left, costs.any_cost
             besides_s = any_cost.last_s + costs.later_s
             begin_s = 0.0 if done else any_cost.first_s
-            pairs = least_gpu_seconds(stage_left, deadline_s - now_s - besides_s - begin_s, costs.frontier)
+            budget_s = deadline_s - now_s - besides_s - begin_s
+            pairs = least_gpu_seconds(stage_left, budget_s, length_s, costs.frontier)
             if not pairs:
                 self._waiting.leave(progress)
                 if self.late == "drop":

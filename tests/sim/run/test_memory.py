@@ -15,8 +15,7 @@ import mezzotint.sim.engine
 from mezzotint.files import scratch
 from mezzotint.sim.core import workload
 from mezzotint.sim.metrics import request_columns, usage_log
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.simulate import assemble, simulate
 from mezzotint.traces.table import trace
@@ -27,7 +26,7 @@ from pathlib import Path
 from mezzotint.files import scratch
 from mezzotint.sim.metrics import request_columns, usage_log
 from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import resolve_config
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.traces.table import trace
 scratch.MEMORY_BYTES = usage_log.MEMORY_BYTES = 1 << 20

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.sim.run.config.compose import Files, compose_config
-from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
+from mezzotint.sim.run.config.compose import Files, compose_config, resolve_config
+from mezzotint.sim.run.config.options import prepare_overrides
 from mezzotint.traces.table.trace import Trace, make, write
 
 Floats = NDArray[np.float64]

@@ -1,13 +1,13 @@
 """A run's composition: groups, their choices, precedence, and how parts find each other."""
 
 import inspect
+import json
 import os
 import pickle
 import subprocess
 import sys
 import typing
 import zlib
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -31,7 +31,7 @@ from mezzotint.sim.metrics.quality import Quality
 from mezzotint.sim.protocols import Eviction, Scheduler
 from mezzotint.sim.run.config.build import Parts, build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus, groups
-from mezzotint.sim.run.config.compose import _choices, compose_config, composed
+from mezzotint.sim.run.config.compose import _choices, compose_config, compose_resolved, resolve_config
 from mezzotint.sim.run.config.settings import PARTS, check
 from mezzotint.sim.run.config.target import locate_class
 from mezzotint.sim.run.gpus import pools
@@ -299,13 +299,14 @@ def test_cached_composition_equals_hydras_and_is_independent_of_its_caller() -> 
         ["cluster.count=2", "++cluster={count: 3}", "system.services.file_store.usd_per_h=7", "cluster.count=4"],
         ["nokey=3"],
         ["run.dir=x", "trace.nokey=1"],
+        ["seed=4", "frontend.fetch_s=3"],  # references of other groups name both
+        ["cluster.count=4", "preload=${cluster.count}"],
     ],
 )
-def test_values_of_a_point_are_taken_back_from_the_composition_it_shares(values: list[str]) -> None:
+def test_point_that_shares_a_composition_equals_one_composed_alone(values: list[str]) -> None:
     def said(words: list[str], shared: bool) -> str:
         try:
-            with composed(words) if shared else nullcontext(compose_config(words)) as config:
-                return OmegaConf.to_yaml(config)
+            return json.dumps(compose_resolved(words) if shared else resolve_config(compose_config(words)))
         except (HydraException, ConfigError, OmegaConfBaseException) as error:
             return str(error)
 

@@ -1,7 +1,7 @@
 """Overrides as Hydra reads them."""
 
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import prepare_overrides, resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
+from mezzotint.sim.run.config.options import prepare_overrides
 
 
 def test_kinds_of_gpus_are_read_whatever_their_case() -> None:

@@ -13,8 +13,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.frontend.cached import CachedFrontEnd
 from mezzotint.sim.protocols import Allocation, Delay, Eviction, Scheduler, Steps
 from mezzotint.sim.run.config.build import build
-from mezzotint.sim.run.config.compose import compose_config
-from mezzotint.sim.run.config.options import resolve_config
+from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.config.plugins import allow_plugins
 from mezzotint.sim.run.simulate import saved_config
 

@@ -1,7 +1,7 @@
 """TetriServe: its allocation and its packing against brute force, and the laws of its rounds."""
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import product
 from math import inf
 from typing import Any
 
@@ -86,40 +86,45 @@ step_times = st.lists(st.integers(1, 40), min_size=4, max_size=4).map(
 )
 
 
-@given(steps=st.integers(1, 12), budget_s=st.integers(0, 300), step_s=step_times)
-def test_allocation_has_the_least_gpu_seconds_of_all_pairs_that_meet_the_deadline(
-    steps: int, budget_s: int, step_s: list[tuple[int, float]]
+def by_rounds(step_s: list[tuple[int, float]], round_s: float) -> list[tuple[int, float, int]]:
+    return [(degree, seconds, int(round_s // seconds)) for degree, seconds in step_s if seconds <= round_s]
+
+
+@given(
+    steps=st.integers(1, 12),
+    budget_s=st.integers(0, 300).map(float),
+    round_s=st.integers(1, 50).map(float),
+    step_s=step_times,
+)
+def test_allocation_has_the_least_gpu_seconds_of_all_pairs_of_whole_rounds(
+    steps: int, budget_s: float, round_s: float, step_s: list[tuple[int, float]]
 ) -> None:
-    costs = [
-        count * degree * seconds + (steps - count) * other * other_s
-        for (degree, seconds), (other, other_s) in product(step_s, step_s)
-        for count in range(steps + 1)
-        if count * seconds + (steps - count) * other_s <= budget_s
-    ]
-    by_degree = dict(step_s)
-    found = least_gpu_seconds(steps, budget_s, frontier(step_s))
+    costs = []
+    for (degree, seconds, count), (other, other_s, other_count) in product(by_rounds(step_s, round_s), repeat=2):
+        for rounds in range((steps - 1) // other_count + 1):
+            left = steps - rounds * other_count
+            *full, last = [count] * ((left - 1) // count) + [left - (left - 1) // count * count]
+            if (rounds + len(full)) * round_s + last * seconds <= budget_s:
+                costs.append(rounds * other_count * other * other_s + left * degree * seconds)
+    found = least_gpu_seconds(steps, budget_s, round_s, by_rounds(frontier(step_s), round_s))
     assert bool(found) == bool(costs)
     if found:
+        by_degree = dict(step_s)
         assert sum(count for count, _ in found) == steps
-        assert sum(count * by_degree[degree] for count, degree in found) <= budget_s
         assert sum(count * degree * by_degree[degree] for count, degree in found) == min(costs)
 
 
-@given(steps=st.integers(1, 9), budget_s=st.integers(1, 250), step_s=step_times)
-def test_more_than_two_degrees_save_less_than_a_step(
-    steps: int, budget_s: int, step_s: list[tuple[int, float]]
-) -> None:
-    by_degree = dict(step_s)
-    found = least_gpu_seconds(steps, budget_s, frontier(step_s))
-    if not found:
-        return
-    ours = sum(count * degree * by_degree[degree] for count, degree in found)
-    for cuts in combinations(range(steps + 3), 3):
-        counts = np.diff([-1, *cuts, steps + 3]) - 1
-        seconds = sum(count * by_degree[degree] for count, degree in zip(counts, DEGREES, strict=True))
-        if seconds <= budget_s:
-            cost = sum(count * degree * by_degree[degree] for count, degree in zip(counts, DEGREES, strict=True))
-            assert cost > ours - max(degree * each for degree, each in step_s)
+@given(side=st.sampled_from(sorted(STEP_S)), round_s=st.integers(5, 24), limit=st.integers(4, 80))
+@settings(max_examples=40)
+def test_a_request_alone_is_in_time_wherever_a_degree_can_be(side: int, round_s: int, limit: int) -> None:
+    """Rounds hold whole steps: a plan that just meets the deadline without them would be late."""
+    length_s, limit_s = round_s / 8, limit / 4
+    fastest_s = min(STEP_S[side].values())
+    count = int(length_s // fastest_s)
+    rounds = (10 - 1) // count
+    can_be = rounds * length_s + (10 - rounds * count) * fastest_s <= limit_s
+    engine = served(TetriServe(round_s=length_s, scale_up=False, late="drop"), [0.0], [side], [limit_s])
+    assert in_time(engine, [limit_s]) == can_be
 
 
 options = st.lists(
