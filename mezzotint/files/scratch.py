@@ -94,6 +94,11 @@ class Scratch:
         """Return the content of ``file`` as an array of ``dtype``; what is written there is in the file."""
         return np.frombuffer(self._map(file), dtype)
 
+    @property
+    def has_files(self) -> bool:
+        """True if a column is in a file."""
+        return len(self._maps) > 0
+
     def _map(self, file: IO[bytes]) -> mmap.mmap:
         file.flush()
         made = mmap.mmap(file.fileno(), 0)

@@ -1,7 +1,7 @@
 """Latency limits: multiples of the standalone latency, or seconds; of all requests, of a size, or a request's own."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,7 +84,7 @@ def parse_size(text: Any) -> tuple[int, int, int]:
 
 def own_deadlines(
     slo_s: NDArray[np.float64],
-    sizes: NDArray[np.int32],
+    sizes: Callable[[], NDArray[np.int32]],
     by_size: Mapping[str, Limit],
     standalone_s: NDArray[np.float64],
 ) -> NDArray[np.float64] | None:
@@ -92,7 +92,7 @@ def own_deadlines(
 
     Args:
         slo_s: of the trace, (n,), NaN where it has none.
-        sizes: width, height and frames, (3, n).
+        sizes: returns width, height and frames, (3, n).
         by_size: as of ``parse_by_size``.
         standalone_s: standalone latency, (n,), for multiples.
 
@@ -103,7 +103,7 @@ def own_deadlines(
         ConfigError: no request has one of the sizes of ``by_size``.
     """
     if by_size:
-        kinds, which = np.unique(sizes, axis=1, return_inverse=True)
+        kinds, which = np.unique(sizes(), axis=1, return_inverse=True)
         names = [size_text(*size) for size in kinds.T.tolist()]
         if by_size.keys().isdisjoint(names):
             named = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -211,6 +211,7 @@ class Workload:
             if self.own_deadline_s is not None:
                 own_s = self.own_deadline_s[block]
                 limit_s[:] = np.where(np.isnan(own_s), limit_s, own_s)
+            self.scratch.release()
 
     def take(self, rows: NDArray[np.int64], arrival_s: NDArray[np.float64]) -> "Workload":
         """Return the workload of these rows, in this order; those that only fill caches are among them.

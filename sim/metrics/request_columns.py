@@ -316,23 +316,20 @@ class RequestColumns:
             users: of the whole trace; a column if there are any.
         """
         for start in range(0, max(len(self), 1), GROUP):
+            self.scratch.release()  # what the summary read, and then the row group before
             part = self.part(start, start + GROUP)
             yield part._table(request_ids, source_age_trace_s[start : start + GROUP], users)  # noqa: SLF001 - of this class
-            self.scratch.release()
 
     def _table(
         self, request_ids: pa.ChunkedArray, source_age_trace_s: NDArray[np.float64], users: pa.DictionaryArray | None
     ) -> pa.Table:
         last = self.first + len(self)
-        reasons: list[str | None] = [None] * len(self)
-        for row, reason in self.reasons.items():
-            if self.first <= row < last:
-                reasons[row - self.first] = reason
+        reasons = [self.reasons.get(row) for row in range(self.first, last)] if self.reasons else None
         model, lookup = self["model"], self["lookup"].astype(np.int32)
         derived = {
             "request_id": request_ids.slice(self.first, len(self)).combine_chunks(),
             "outcome": _to_dictionary(self["outcome"].astype(np.int32), OUTCOMES),
-            "reason": pa.array(reasons, pa.string()),
+            "reason": pa.nulls(len(self), pa.string()) if reasons is None else pa.array(reasons, pa.string()),
             "model": _to_dictionary(model, tuple(self.model_code)),
             "source_id": self._source_ids(request_ids),
             "source_age_trace_s": _plain(source_age_trace_s),

@@ -134,7 +134,7 @@ def summarise(
         **view.split(),
         **({} if run.workload.sampling is None else {"images_per_request": ratio(images, completed)}),
         "queue_s": spread(view.queues_s()),
-        **view.tenants(users),
+        **view.tenants(users, trace.release),
         "slo": view.limits(slo, offered["offered_rpm"]),
         "cache": view.cache() | {"source_age_trace_s": median_and_p90(source_ages_s[warmup.rows :])},
         "addons": view.addons(),
@@ -250,12 +250,17 @@ class MeasuredWindow:
         self._measured = columns.part(warmup, len(columns))
         self.outcome = self._measured["outcome"]
         self.completed = self.outcome == COMPLETED
-        self.images = np.concatenate([np.zeros(warmup, bool), self.completed])
         self.start_s = float(self.column("arrival_s")[0])
         self.last_s = float(self.column("arrival_s").max())
         self.end_s = float(self.column("finish_s").max())
         self.span_s = self.end_s - self.start_s
         self.latency_s = self._measured.computed(lambda block: block["finish_s"] - block["arrival_s"])
+
+    @property
+    def images(self) -> NDArray[np.bool_]:
+        """Which requests of the run are measured and completed."""
+        self._record.release()
+        return np.concatenate([np.zeros(self._warmup, bool), self.completed])
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of the measured requests; what was read of others before need not be in memory."""
@@ -279,7 +284,7 @@ class MeasuredWindow:
     def requests_on(self, model: str) -> int:
         """Count the measured requests that ``model`` completed."""
         code = self._record.request_columns.model_code.get(model)
-        return 0 if code is None else int((self.column("model")[self.completed] == code).sum())
+        return 0 if code is None else int(((self.column("model") == code) & self.completed).sum())
 
     def work(self) -> dict[str, Any] | None:
         """Return the sizes and steps that the measured requests ask for; None if those of their model are served.
@@ -454,7 +459,7 @@ class MeasuredWindow:
         """Return limit, share over it and goodput of the ``counted`` requests."""
         rate = float(self._late(limit_s)[counted].mean())
         self._record.release()
-        mean_s = float(np.broadcast_to(limit_s, counted.shape)[counted].mean() if limit_s.ndim else limit_s)
+        mean_s = float(_of(np.broadcast_to(limit_s, counted.shape), counted).mean() if limit_s.ndim else limit_s)
         goodput = None if offered_rpm is None else (1 - rate) * offered_rpm * float(counted.mean())
         return {"limit_s": mean_s, "violation_rate": rate, "goodput_rpm": goodput}
 
@@ -464,11 +469,22 @@ class MeasuredWindow:
         for start in range(0, len(late), ROWS):
             block = slice(start, start + ROWS)
             late[block] |= is_late(self.latency_s[block], of_each[block])
+            self._record.release()
         return late
 
-    def tenants(self, users: pa.DictionaryArray) -> dict[str, Any]:
-        """Return how the tenants fared, whose ``users`` are those of the whole trace; nothing if it has none."""
-        codes = np.asarray(users.indices.fill_null(NO_USER))[self._first :]
+    def tenants(self, users: pa.DictionaryArray, release: Callable[[], None]) -> dict[str, Any]:
+        """Return how the tenants fared, whose ``users`` are those of the whole trace; nothing if it has none.
+
+        Args:
+            release: lets the pages of a long trace go.
+        """
+
+        def release_both() -> None:
+            self._record.release()
+            release()
+
+        indices = users.indices if not users.indices.null_count else users.indices.fill_null(NO_USER)
+        codes = np.asarray(indices)[self._first :]
         if (codes == NO_USER).all():
             return {}
         over_limit = np.zeros(len(codes), bool)
@@ -487,7 +503,7 @@ class MeasuredWindow:
             gpu_s=self.column(self._step_gpu_s),
             completed=self.completed,
             over_limit=over_limit,
-            release=self._record.release,
+            release=release_both,
         )
         return {"tenants": found}
 
@@ -503,7 +519,7 @@ class MeasuredWindow:
         name = self._step_gpu_s
         spent_s = self._measured.computed(lambda block: np.where(np.isnan(block[name]), 0.0, block[name])).sum()
         self._record.release()
-        return float(1 - spent_s / self._full.denoise_s[self._first :][self.completed].sum())
+        return float(1 - spent_s / _of(self._full.denoise_s[self._first :], self.completed).sum())
 
     def cache(self) -> dict[str, Any]:
         """Return the hits and what they saved; all null without a cache, whatever the system saves otherwise."""
@@ -514,22 +530,24 @@ class MeasuredWindow:
         found["predictor"] = dict.fromkeys(PREDICTOR_KEYS)
         if not self._record.request_columns["lookup"].any():
             return found
-        counted = np.bincount(self.column("lookup"), minlength=len(LOOKUPS)).tolist()
-        results = dict(zip(LOOKUPS, counted, strict=True))
-        lookups, hits = sum(counted[1:]), results["hit"]
-        hit = self.column("source") != MISSING
-        ks, counts = np.unique(self.column("k")[hit], return_counts=True)
+        counted, by_k = np.zeros(len(LOOKUPS), np.int64), Counter[int]()
+        for block in self._measured.blocks():
+            counted += np.bincount(block["lookup"], minlength=len(LOOKUPS))
+            ks, counts = np.unique(_hits(block, "k"), return_counts=True)
+            by_k.update(dict(zip(ks.tolist(), counts.tolist(), strict=True)))
+        results = dict(zip(LOOKUPS, counted.tolist(), strict=True))
+        lookups, hits = sum(results.values()) - counted.item(0), results["hit"]
         found |= {
             "lookups": lookups,
             "hits": hits,
             "hit_rate": ratio(hits, lookups),
-            "hit_share_by_k": {str(k): int(n) / hits for k, n in zip(ks, counts, strict=True)},
+            "hit_share_by_k": {str(k): n / hits for k, n in sorted(by_k.items())},
             "compute_saving": self.step_saving(),
             **self._totals("cache"),
             "stale": results["stale"],
             "fallbacks": {"database": results["no database"], "store": results["no store"]},
             "predictor": self.predictor(results),
-            "source_age_s": median_and_p90(self.column("source_age_s")[hit]),
+            "source_age_s": spread(self._measured.computed(_source_ages_s), ("p50", "p90")),
         }
         return found
 
@@ -584,6 +602,21 @@ class MeasuredWindow:
         mean, score = float(factor.mean()), basis.partition(" against ")[0]
         stated = {"score": score, "note": above_one(mean, score), "basis": basis}
         return unknown | {"factor_mean": mean, "below_alpha_share": below, **stated}
+
+
+def _hits(columns: RequestColumns, name: str) -> NDArray[Any]:
+    """Return a column of the requests that started from an artifact."""
+    return columns[name][columns["source"] != MISSING]
+
+
+def _source_ages_s(columns: RequestColumns) -> Reals:
+    ages_s: Reals = _hits(columns, "source_age_s")
+    return ages_s[~np.isnan(ages_s)]
+
+
+def _of(values: Reals, rows: NDArray[np.bool_]) -> Reals:
+    """Return ``values`` of these rows; of one value for all a view, which takes no memory."""
+    return values[rows] if values.strides[0] else np.broadcast_to(values[:1], int(rows.sum()))
 
 
 def source_age_trace_s(columns: RequestColumns, trace: Trace) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ def series(record: RunRecord) -> pa.Table:
     found = np.arange(len(LOOKUPS))
     counted = {"lookups": found > 0, "hits": found == HIT, "fallbacks": np.isin(found, (NO_DATABASE, NO_STORE))}
     sampled_s = np.frombuffer(record.sampled_s)
+    record.release()
     end_s = record.request_columns["finish_s"].max(initial=0.0)
     up = {name: pa.array(gauges.pop(name, [None] * len(arrived)), pa.bool_()) for name in SERVICES}
     return pa.table(

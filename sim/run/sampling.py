@@ -97,13 +97,13 @@ class SamplingCounter:
 
         Raises ConfigError for what cannot be counted, and for kinds of GPU whose seconds are for unlike guidance.
         """
-        asked = trace.column("images")
-        if self.images == "first" and (several := int((asked > 1).sum())):
+        several, is_first = trace.several_images, self.images == "first"
+        if is_first and several:
             self.assume("images per request", 1, f"{several} requests ask for more; one is served")
-        images = np.ones(len(trace), np.int64) if self.images == "first" else np.maximum(asked, 1)
         names = "guidance", "negative_prompt", "input_images", "strength"
-        if (images == 1).all() and not any(trace.has(name) for name in names):
+        if (is_first or not several) and not any(trace.has(name) for name in names):
             return None
+        images = np.ones(len(trace), np.int64) if is_first else np.maximum(trace.column("images"), 1)
         guidance, strength, inputs = (trace.column(name) for name in ("guidance", "strength", "input_images"))
         negative = pc.fill_null(pc.greater(pc.utf8_length(trace.cells("negative_prompt")), 0), False).to_numpy()
         strength = np.where(inputs == 0, np.nan, strength)

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -122,20 +121,20 @@ class TraceInputs:
 
     def has_several_images(self) -> bool:
         """Return True if a row asks for several images."""
-        return bool((self.trace.column("images") > 1).any())
+        return self.trace.several_images > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The results of a run: summary, request table, time series and configuration.
 
-    ``tables`` yields the request table by row groups. ``timeline`` writes the timeline to a path; None if it was not
-    asked for. ``attempts`` is None if every request ran in one attempt.
+    ``tables`` yields the request table by row groups, ``series`` returns the time series. ``timeline`` writes the
+    timeline to a path; None if it was not asked for. ``attempts`` is None if every request ran in one attempt.
     """
 
     summary: dict[str, Any]
     tables: Callable[[], Iterator[pa.Table]]
-    cluster: pa.Table
+    series: Callable[[], pa.Table]
     config: dict[str, Any]
     timeline: Callable[[Path], None] | None = None
     attempts: pa.Table | None = None
@@ -144,6 +143,11 @@ class Outcome:
     def requests(self) -> pa.Table:
         """The request table, made anew each time."""
         return pa.concat_tables(self.tables())
+
+    @property
+    def cluster(self) -> pa.Table:
+        """The time series, made anew each time: of a long run it is not in memory beside the request table."""
+        return self.series()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +291,10 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
     def tables() -> Iterator[pa.Table]:
         for table in record.request_columns.tables(ids, source_ages_s, users):
             yield table
+            del table
             sent.release()
 
-    return Outcome(summary, tables, series(record), saved_config(config), kept, attempts)
+    return Outcome(summary, tables, lambda: series(record), saved_config(config), kept, attempts)
 
 
 @attribute_errors({})
@@ -353,9 +358,9 @@ def assemble(
     _check_left(trace, settings)
     settings, trace, schedule, cell = _cell(settings, trace, schedule)
     scratch = Scratch() if scratch is None else scratch
-    schedule = replace(schedule, times=scratch.copy(schedule.times))
+    schedule = schedule.kept(scratch.copy)
     images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
-    if images == "requests" and (trace.column("images") > 1).any():
+    if images == "requests" and trace.several_images:
         trace, schedule, image_number = split(trace, schedule, settings.preload, max_tries)
         warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
     rows = trace  # of the closure above: a trace, and not None
@@ -388,7 +393,7 @@ def assemble(
     check_roles(frontend, scheduler, controllers[1], of_gpus, models)
     if isinstance(executor, Stages):
         split_by_pool(executor, models, of_gpus, controllers[1], len(dict(gpus)))
-    own_s = own_deadlines(trace.column("slo_s"), _pixels(shapes), settings.slo_by_size, full.total_s)
+    own_s = own_deadlines(trace.column("slo_s"), lambda: _pixels(shapes), settings.slo_by_size, full.total_s)
     engine = Engine(
         workload=Workload(
             schedule,
@@ -513,15 +518,16 @@ def _assume(
         engine.assume("arrival times of the trace", trace.notes["arrival_s"], trace.source)
     for noted in sampling:
         engine.assume(noted.what, noted.value, noted.source)
-    lists = (trace.cells(name) for name in ("controlnets", "loras"))
-    has_addons = np.logical_or.reduce([pc.fill_null(pc.list_value_length(names), 0).to_numpy() > 0 for names in lists])
-    if has_addons.any() and addons == "ignore":
+    names = [name for name in ("controlnets", "loras") if trace.has(name)]
+    if names and addons == "ignore":
+        lists = (trace.cells(name) for name in names)
+        counts = [pc.fill_null(pc.list_value_length(addons_of), 0).to_numpy() for addons_of in lists]
         engine.assume(
             "add-ons (ControlNets, LoRAs) served",
             0,
-            f"addons=ignore; {int(has_addons.sum())} requests ask for some",
+            f"addons=ignore; {int((sum(counts) > 0).sum())} requests ask for some",
         )
-    elif has_addons.any():
+    elif names:
         steps = getattr(engine.executor, "batching", None)
         if not isinstance(getattr(steps, "lora_loading", None), AsyncLoading):
             engine.assume(
@@ -574,14 +580,17 @@ def save(outcome: Outcome, claim: Claim) -> None:
     """
     staging = claim.staging
     try:
-        files = {REQUESTS: outcome.tables(), CLUSTER: iter([outcome.cluster]), ATTEMPTS: iter([outcome.attempts])}
+        cluster = (make() for make in [outcome.series])  # made when it is written
+        files = {REQUESTS: outcome.tables(), CLUSTER: cluster, ATTEMPTS: iter([outcome.attempts])}
         for name, tables in files.items():
-            first = next(tables)
-            if first is None:
+            table = next(tables)
+            if table is None:
                 continue
-            with (staging / name).open("wb") as file, pq.ParquetWriter(file, first.schema) as writer:
-                for table in chain([first], tables):
+            with (staging / name).open("wb") as file, pq.ParquetWriter(file, table.schema) as writer:
+                while table is not None:
                     writer.write_table(table)
+                    del table  # before the next one is made, so that two are never in memory
+                    table = next(tables, None)
         if outcome.timeline is not None:
             outcome.timeline(staging / TIMELINE)
         (staging / CONFIG).write_text(dump(outcome.config), encoding="utf-8")

@@ -21,4 +21,5 @@ class Poisson:
     rate_rpm: Rpm
 
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
-        return Schedule(np.cumsum(rng.exponential(60.0 / self.rate_rpm, len(own_clock_s))))
+        gaps_s = rng.exponential(60.0 / self.rate_rpm, len(own_clock_s))
+        return Schedule(np.cumsum(gaps_s, out=gaps_s))

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from mezzotint.files.atomic import atomic_write
 from mezzotint.files.document import parse_json
-from mezzotint.files.scratch import Scratch
+from mezzotint.files.scratch import Growing, Scratch
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.columns import SCHEMA, TEXT, UNITS, check_cells, conform
 from mezzotint.traces.table.digest import content_digest
@@ -31,6 +31,9 @@ METADATA_KEY = b"mezzotint"
 
 BLOCK = 1 << 16
 """Rows of a file that are read and checked together."""
+
+ENCODED = 1 << 20
+"""Texts that are encoded together: a copy of all is large, and all texts known before are read for each lot."""
 
 ROW_BYTES = sum(
     kind.bit_width // 8 if pa.types.is_primitive(kind) else np.dtype(np.int32).itemsize for kind in SCHEMA.types
@@ -120,15 +123,23 @@ class Trace:
         if name == "prompt" and self.late is not None:
             return True
         column = self.known.column(name)
-        if pa.types.is_list(column.type):
-            return bool((pc.fill_null(pc.list_value_length(column), 0).to_numpy() > 0).any())
-        return bool(column.null_count < len(column))
+        is_null = column.null_count == len(column)
+        if is_null or not pa.types.is_list(column.type):
+            return not is_null
+        return any(pc.any(pc.greater(pc.list_value_length(piece), 0)).as_py() for piece in column.chunks)
+
+    @cached_property
+    def several_images(self) -> int:
+        """Number of requests that ask for several images."""
+        self.release()
+        pieces = self.known.column("images").chunks
+        return sum(pc.sum(pc.greater(piece, 1)).as_py() or 0 for piece in pieces)
 
     @property
     def arrival_s(self) -> npt.NDArray[np.float64]:
         """Arrival times on the trace's own clock, shape (n,), seconds, never falling."""
-        values: npt.NDArray[np.float64] = self.known.column("arrival_s").to_numpy()
-        return values
+        column = self.known.column("arrival_s")
+        return np.asarray(column.chunk(0)) if column.num_chunks == 1 else self._whole(np.asarray, column, np.float64)
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Trace":
         """Return a trace of these rows, in this order; arrivals may then fall, and names come twice."""
@@ -154,8 +165,8 @@ class Trace:
     @property
     def span_s(self) -> float:
         """Seconds from the first arrival to the last."""
-        arrival_s = self.arrival_s
-        return float(arrival_s[-1] - arrival_s[0])
+        arrival_s = self.known.column("arrival_s")
+        return float(arrival_s[len(self) - 1].as_py() - arrival_s[0].as_py())
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a numeric column, (n,): float64 for `arrival_s`, `gen_s` and `slo_s`, int64 for the
@@ -167,13 +178,24 @@ class Trace:
         column = self.known.column(name)
         if column.null_count == len(column):  # of most columns, which then take no memory
             return np.broadcast_to(np.nan if pa.types.is_floating(column.type) else np.int64(-1), len(column))
-        is_real = pa.types.is_floating(column.type)
-        found, filled = np.empty(len(column), np.float64 if is_real else np.int64), 0
+        if pa.types.is_floating(column.type):
+            return self._whole(np.asarray, column, np.float64)
+        return self._whole(lambda piece: np.asarray(piece.cast(pa.int64()).fill_null(-1)), column, np.int64)
+
+    def _whole(
+        self, values: Callable[[pa.Array], npt.NDArray[Any]], column: pa.ChunkedArray, dtype: npt.DTypeLike
+    ) -> npt.NDArray[Any]:
+        """Return ``values`` of a whole column, (n,)."""
+        found = self._growing(dtype)
         for piece in column.chunks:
-            found[filled : filled + len(piece)] = piece if is_real else piece.cast(pa.int64()).fill_null(-1)
-            filled += len(piece)
+            found.append(values(piece))
             self.release()
-        return found
+        return found.array()
+
+    def _growing(self, dtype: npt.DTypeLike) -> Growing:
+        """Return a column to be written; it is in a file if the trace is in files."""
+        is_long, kind = self.scratch is not None and self.scratch.has_files, np.dtype(dtype)
+        return Growing(self.scratch or Scratch(), kind, None if is_long else np.empty(len(self), kind))
 
     def codes(self, name: str) -> npt.NDArray[np.int32]:
         """Return a whole number for every row, (n,): equal where the values of column ``name`` are equal, and -1 where
@@ -187,14 +209,24 @@ class Trace:
         if pa.types.is_list(column.type):
             lists = (None if names is None else sorted(name or "" for name in names) for names in column.to_pylist())
             column = pa.chunked_array([pa.array([None if names is None else repr(names) for names in lists], TEXT)])
-        elif pa.types.is_string(column.type):  # piece by piece, since a copy of all texts is large
-            pieces = []
-            for piece in column.chunks:
-                named = pc.if_else(pc.equal(piece, ""), pa.scalar(None, TEXT), piece)
-                pieces.append(named.dictionary_encode())
-                self.release()
-            return pa.chunked_array(pieces, pa.dictionary(pa.int32(), TEXT)).unify_dictionaries().combine_chunks()
+        elif pa.types.is_string(column.type):
+            return self._encoded(column)
         return column.dictionary_encode().combine_chunks()
+
+    def _encoded(self, column: pa.ChunkedArray) -> pa.DictionaryArray:
+        """Return a column of texts as `encoded` does, `ENCODED` rows at a time."""
+        known, found = pa.array([], TEXT), self._growing(np.int32)
+        for start in range(0, len(column), ENCODED):
+            pieces = [pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), known)]  # so that known codes stay
+            for piece in column.slice(start, ENCODED).chunks:
+                pieces.append(pc.if_else(pc.equal(piece, ""), pa.scalar(None, TEXT), piece).dictionary_encode())
+                self.release()
+            unified = pa.chunked_array(pieces).unify_dictionaries()
+            known = unified.chunk(0).dictionary
+            for piece in unified.chunks:
+                found.append(piece.indices.fill_null(-1).to_numpy())
+        codes = found.array()
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), known)
 
     def prompts(self) -> pa.ChunkedArray:
         """Return the prompts, (n,) strings, null if the source has none."""
@@ -275,8 +307,7 @@ def read(path: Path | str) -> Trace:
         about = _about_of(file, path)
         table = scratch.table(SCHEMA, _checked(file, origin))
     check_unique(table.column("request_id"), origin, scratch.release)
-    check_order(table, origin)
-    scratch.release()
+    check_order(table, origin, scratch.release)
     identity = content_digest(table, release=scratch.release)
     trace = Trace(table, about["name"], about["source"], identity, about["notes"], path, scratch=scratch)
     if trace.digest != about["digest"]:

@@ -137,16 +137,20 @@ def check_text(table: pa.Table, origin: Origin, limit: int) -> None:
                 )
 
 
-def check_order(table: pa.Table, origin: Origin) -> None:
-    """Raise TraceError if a row arrives before the row above it."""
-    arrival_s = table.column("arrival_s").to_numpy()
-    falls = np.flatnonzero(arrival_s[1:] < arrival_s[:-1])
-    if falls.size:
-        index = int(falls[0]) + 1
-        raise TraceError(
-            f"{origin.cell(index, 'arrival_s')}: found {arrival_s[index]}, expected at least"
-            f" {arrival_s[index - 1]} as in the row before; sort the rows by arrival"
-        )
+def check_order(table: pa.Table, origin: Origin, release: Callable[[], None] = lambda: None) -> None:
+    """Raise TraceError if a row arrives before the row above it; ``release`` is called at times."""
+    start, before_s = 0, np.full(1, -np.inf)
+    for piece in table.column("arrival_s").chunks:
+        arrival_s = np.concatenate([before_s, piece])
+        falls = np.flatnonzero(arrival_s[1:] < arrival_s[:-1])
+        if falls.size:
+            index = int(falls[0])
+            raise TraceError(
+                f"{origin.cell(start + index, 'arrival_s')}: found {arrival_s[index + 1]}, expected at least"
+                f" {arrival_s[index]} as in the row before; sort the rows by arrival"
+            )
+        start, before_s = start + len(piece), arrival_s[-1:]
+        release()
 
 
 def refuse(column: pa.ChunkedArray, bad: Any, name: str, expected: str, origin: Origin) -> None:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.table import trace as trace_module
 from mezzotint.traces.table.columns import LATER, SCHEMA
 from mezzotint.traces.table.digest import content_digest
 from mezzotint.traces.table.trace import Trace, make, read, write
@@ -71,6 +72,18 @@ def test_codes_are_equal_where_the_values_are(table: pa.Table) -> None:
         for first, first_code in zip(values, codes, strict=True):
             assert (first_code == -1) == (first is None)
             assert [first == other for other in values] == [first_code == code for code in codes]
+
+
+@given(names=st.lists(st.none() | st.sampled_from(["", "a", "b", "c", "d"]), min_size=1), rows=st.integers(1, 5))
+def test_texts_encoded_in_lots_have_the_codes_of_all_at_once(names: list[str | None], rows: int) -> None:
+    """Codes count the different texts by their first request, whatever lies in one lot."""
+    ids = [str(row) for row in range(len(names))]
+    made = make({"request_id": ids, "arrival_s": [0.0] * len(ids), "user_id": names}, name="n", source="s")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_module, "ENCODED", rows)
+        found = made.encoded("user_id")
+    expected = pa.array([name or None for name in names], pa.string()).dictionary_encode()
+    assert found.equals(expected)
 
 
 def test_every_column_carries_its_unit(trace: Trace, tmp_path: Path) -> None:
