@@ -606,7 +606,8 @@ class MeasuredWindow:
 
 def _hits(columns: RequestColumns, name: str) -> NDArray[Any]:
     """Return a column of the requests that started from an artifact."""
-    return columns[name][columns["source"] != MISSING]
+    found: NDArray[Any] = columns[name][columns["source"] != MISSING]
+    return found
 
 
 def _source_ages_s(columns: RequestColumns) -> Reals:
