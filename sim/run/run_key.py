@@ -41,13 +41,13 @@ def digest(config: Mapping[str, Any]) -> str:
     parts = {key: by_content(value) for key, value in config.items() if key not in ("run", "backend")}
     parts["backend"] = {key: value for key, value in backend.items() if key != "folder"}
     profiles = tuple(_profiles(kind, backend.get("folder")) for kind in _kinds(config))
-    return _digest(f"[{_shared(profiles)}, {_text(parts)}]")
+    return _digest(f"[{_shared(arithmetic(), profiles)}, {_text(parts)}]")
 
 
 @cache
-def _shared(profiles: tuple[str, ...]) -> str:
-    """Return, as JSON, what runs with these profiles share: it takes longer than the rest of a key."""
-    return _text([arithmetic(), [repr(list_prices()), settings("trace"), *profiles]])[1:-1]
+def _shared(version: str, profiles: tuple[str, ...]) -> str:
+    """Return, as JSON, what runs of a version of the arithmetic with these profiles share: most of a key's text."""
+    return _text([version, [repr(list_prices()), settings("trace"), *profiles]])[1:-1]
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
