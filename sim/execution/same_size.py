@@ -38,7 +38,7 @@ class SameSizeSteps(Steps):
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         cost = self.on_one_gpu(worker.backend, self._works_of(worker, active))
-        return step_on_group(worker, active, cost, self.speedup)
+        return cost if len(worker.gpus) == 1 else step_on_group(worker, active, cost, self.speedup)
 
     def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:
         """Return the cost of one step of ``works`` on one GPU with the costs of ``backend``."""
