@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.run import shared_trace as shared
@@ -33,11 +34,16 @@ def test_points_of_a_sweep_share_their_trace_and_copy_no_composition(
     loads: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies, deepcopy = list[int](), compose.deepcopy
-    monkeypatch.setattr(compose, "deepcopy", lambda composition: copies.append(1) or deepcopy(composition))
+    monkeypatch.setattr(
+        compose,
+        "deepcopy",
+        lambda part: copies.append(len(part) if isinstance(part, DictConfig) else 0) or deepcopy(part),
+    )
     points = ["arrivals.rate_rpm=3,4", "trace.requests=20,30", "hydra.launcher.n_jobs=1"]
     assert main(["run", "-m", "system=vanilla", *points, f"run.dir={tmp_path / 'sweep'}"]) == 0
     assert sorted(loads) == [20, 30]
-    assert len(copies) == 1, "for the launcher's settings"
+    whole = len(compose.compose_config(["system=vanilla"]))
+    assert copies.count(whole) == 1, "for the launcher's settings"
 
 
 def test_traces_are_kept_up_to_a_number_of_rows_and_by_content(
