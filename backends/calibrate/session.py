@@ -75,8 +75,15 @@ def complete(
         if plan.patches is not None and (
             family.predict_patched is None or width % plan.patches[0] + height % plan.patches[0]
         ):
-            said = f"patches of {plan.patches[0]} px: {spec.family} steps none, or they do not divide {width}x{height}"
-            raise BackendError(f"{said}; take sd15 or sdxl and a side that divides all sizes, or leave --patches out")
+            said = (
+                "has no such step"
+                if family.predict_patched is None
+                else f"makes {width}x{height}, which they do not divide"
+            )
+            raise BackendError(
+                f"patches of {plan.patches[0]} px: {spec.family} {said}; take sd15 or sdxl and a side that divides all"
+                " sizes, or leave --patches out"
+            )
     check_replaced(file)
     has_controlnets = bool(architecture(spec.family, spec.variant, spec.scale).controlnets)
     cells = plan.cells(has_controlnets, family.denoiser == "unet")

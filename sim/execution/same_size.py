@@ -38,6 +38,7 @@ class SameSizeSteps(Steps):
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         cost = self.on_one_gpu(worker.backend, self._works_of(worker, active))
+        # Asked here too, since a batch calls this for each of its steps that is not known yet.
         return cost if len(worker.gpus) == 1 else step_on_group(worker, active, cost, self.speedup)
 
     def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:

@@ -45,5 +45,5 @@ def step_on_group(
     """
     if len(worker.gpus) == 1:
         return one_gpu
-    least = min(speedup_of(worker, request, speedup, "batching.speedup") for request in active)
-    return on_all_gpus(worker, one_gpu.over(least))
+    smallest = min(speedup_of(worker, request, speedup, "batching.speedup") for request in active)
+    return on_all_gpus(worker, one_gpu.over(smallest))

@@ -258,7 +258,7 @@ class MeasuredWindow:
 
     @property
     def images(self) -> NDArray[np.bool_]:
-        """Which requests of the run are measured and completed."""
+        """The measured and completed requests, a mask over all rows of the run."""
         self._record.release()
         return np.concatenate([np.zeros(self._warmup, bool), self.completed])
 
@@ -459,7 +459,7 @@ class MeasuredWindow:
         """Return limit, share over it and goodput of the ``counted`` requests."""
         rate = float(self._late(limit_s)[counted].mean())
         self._record.release()
-        mean_s = float(_of(np.broadcast_to(limit_s, counted.shape), counted).mean() if limit_s.ndim else limit_s)
+        mean_s = float(_selected(np.broadcast_to(limit_s, counted.shape), counted).mean() if limit_s.ndim else limit_s)
         goodput = None if offered_rpm is None else (1 - rate) * offered_rpm * float(counted.mean())
         return {"limit_s": mean_s, "violation_rate": rate, "goodput_rpm": goodput}
 
@@ -519,7 +519,7 @@ class MeasuredWindow:
         name = self._step_gpu_s
         spent_s = self._measured.computed(lambda block: np.where(np.isnan(block[name]), 0.0, block[name])).sum()
         self._record.release()
-        return float(1 - spent_s / _of(self._full.denoise_s[self._first :], self.completed).sum())
+        return float(1 - spent_s / _selected(self._full.denoise_s[self._first :], self.completed).sum())
 
     def cache(self) -> dict[str, Any]:
         """Return the hits and what they saved; all null without a cache, whatever the system saves otherwise."""
@@ -615,7 +615,7 @@ def _source_ages_s(columns: RequestColumns) -> Reals:
     return ages_s[~np.isnan(ages_s)]
 
 
-def _of(values: Reals, rows: NDArray[np.bool_]) -> Reals:
+def _selected(values: Reals, rows: NDArray[np.bool_]) -> Reals:
     """Return ``values`` of these rows; of one value for all a view, which takes no memory."""
     return values[rows] if values.strides[0] else np.broadcast_to(values[:1], int(rows.sum()))
 

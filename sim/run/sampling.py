@@ -97,7 +97,7 @@ class SamplingCounter:
 
         Raises ConfigError for what cannot be counted, and for kinds of GPU whose seconds are for unlike guidance.
         """
-        several, is_first = trace.several_images, self.images == "first"
+        several, is_first = trace.requests_of_several_images, self.images == "first"
         if is_first and several:
             self.assume("images per request", 1, f"{several} requests ask for more; one is served")
         names = "guidance", "negative_prompt", "input_images", "strength"

@@ -121,7 +121,7 @@ class TraceInputs:
 
     def has_several_images(self) -> bool:
         """Return True if a row asks for several images."""
-        return self.trace.several_images > 0
+        return self.trace.requests_of_several_images > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,9 +358,9 @@ def assemble(
     _check_left(trace, settings)
     settings, trace, schedule, cell = _cell(settings, trace, schedule)
     scratch = Scratch() if scratch is None else scratch
-    schedule = schedule.kept(scratch.copy)
+    schedule = schedule.with_times_moved(scratch.copy)
     images, warmup, image_number = images_mode(settings.images, trace), settings.warmup, None
-    if images == "requests" and trace.several_images:
+    if images == "requests" and trace.requests_of_several_images:
         trace, schedule, image_number = split(trace, schedule, settings.preload, max_tries)
         warmup = None if warmup is None else int(np.searchsorted(np.cumsum(image_number == 1), warmup + 1))
     rows = trace  # of the closure above: a trace, and not None

@@ -28,7 +28,7 @@ def columns_read(trace: Trace, settings: Settings, engine: Engine) -> dict[str, 
         that the trace does not have, as far as its importer noted them.
     """
     reasons = _reasons(trace, settings, engine)
-    if not trace.several_images:
+    if not trace.requests_of_several_images:
         del reasons["images"]
     present = [name for name in trace.known.column_names if name in reasons and trace.has(name)]
     if trace.notes.get("arrival_s") == ORDER_ONLY:

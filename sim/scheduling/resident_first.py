@@ -52,12 +52,12 @@ class ResidentFirst(Scheduler):
     def _free_worker(self, model: str) -> Worker | None:
         """Return the worker that takes a request of ``model`` with the shortest load, and the first of several."""
         cluster = self._run.cluster
-        best, least = None, (inf, 0)
+        best, min_load = None, (inf, 0)
         for worker in cluster.workers:
             if worker.has_capacity and self._may_take(worker, model):
                 load = 0.0 if holds_model(worker, model) else cluster.load_s(worker, model), worker.running
-                if load < least:
-                    best, least = worker, load
+                if load < min_load:
+                    best, min_load = worker, load
                     if load == (0.0, 0):
                         break  # no other has less, and the first of equals is taken
         return best

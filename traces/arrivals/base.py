@@ -63,10 +63,10 @@ class Schedule:
         for bound in (np.min, np.max):
             check_number("arrivals", "think_s", float(bound(self.think_s)), min_value=0.0, max_value=LAST_S)
 
-    def kept(self, keep: Callable[[Times], Times]) -> "Schedule":
-        """Return the schedule with ``keep(times)``, the same numbers elsewhere, which are not checked again."""
+    def with_times_moved(self, move: Callable[[Times], Times]) -> "Schedule":
+        """Return the schedule with ``move(times)``, the same numbers in other memory, which are not checked again."""
         made = copy(self)
-        object.__setattr__(made, "times", keep(self.times))
+        object.__setattr__(made, "times", move(self.times))
         return made
 
 

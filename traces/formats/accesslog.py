@@ -7,7 +7,7 @@ from typing import Any
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.delimited import HEAD_BYTES
-from mezzotint.traces.formats.jsontext import records
+from mezzotint.traces.formats.jsontext import is_json, records
 from mezzotint.traces.formats.lines import lines
 from mezzotint.traces.table.limits import Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
@@ -41,8 +41,8 @@ ABSENT = ("-", "")
 def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the fields of each line. Raises TraceError for a line of another format, or one without fields to read."""
     with open_unpacked(path, limits) as stream:
-        is_json = stream.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
-    if is_json and options.format is None:
+        head = stream.read(HEAD_BYTES)
+    if options.format is None and is_json(head):
         for row, record in records(path, limits):
             named = {RENAMED.get(name, name): value for name, value in record.items() if value not in ABSENT}
             yield row, _split(named)

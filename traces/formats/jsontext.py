@@ -40,6 +40,11 @@ def elements(path: Path, limits: Limits) -> Iterator[list[Any]]:
         yield from text.grouped(text.listed("[", "]", text.value) if text.next_character() == "[" else text.lines())
 
 
+def is_json(head: bytes) -> bool:
+    """Return True if a file that begins with ``head`` holds JSON objects, or an array of them."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+
+
 def records(path: Path, limits: Limits) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of JSON lines, or of a JSON array, with their places. Raises TraceError for another value."""
     for row, value in enumerate(unwrapped(elements(path, limits))[0]):

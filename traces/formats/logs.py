@@ -10,7 +10,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.accesslog import access_log
 from mezzotint.traces.formats.comfyui import of_prompt
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
-from mezzotint.traces.formats.jsontext import members, records
+from mezzotint.traces.formats.jsontext import is_json, members, records
 from mezzotint.traces.formats.parameters import generated
 from mezzotint.traces.table.limits import Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
@@ -28,7 +28,7 @@ def rows_or_records(path: Path, limits: Limits, _: Any) -> Records:
     """Yield the rows of a delimited text with a header, or the objects of JSON lines."""
     with open_unpacked(path, limits) as stream:
         head = stream.read(HEAD_BYTES)
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+    if is_json(head):
         yield from json_records(path, limits, None)
         return
     _, tables = read_delimited(path, limits, sniff(path, limits, head)[1])

@@ -12,7 +12,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.columnar import ARROW, ARROW_STREAM, plain_text, read_arrow, read_parquet
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.headers import RATES_REMEDY
-from mezzotint.traces.formats.jsontext import elements, unwrapped
+from mezzotint.traces.formats.jsontext import elements, is_json, unwrapped
 from mezzotint.traces.formats.recognise import other_format
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import check_whole, excerpt
@@ -53,7 +53,7 @@ def open_table(
             f"{path}: looks like the format {other}, expected a table of requests; read it with `mezzotint trace"
             f" import {other} FILE`"
         )
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
+    if is_json(head):
         return _records(path, limits, headless)
     text, dialect = sniff(path, limits, head, delimiter, quote)
     if _is_headless(text):

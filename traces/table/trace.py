@@ -129,7 +129,7 @@ class Trace:
         return any(pc.any(pc.greater(pc.list_value_length(piece), 0)).as_py() for piece in column.chunks)
 
     @cached_property
-    def several_images(self) -> int:
+    def requests_of_several_images(self) -> int:
         """Number of requests that ask for several images."""
         self.release()
         pieces = self.known.column("images").chunks

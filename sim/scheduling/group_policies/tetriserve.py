@@ -65,6 +65,12 @@ def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return efficient
 
 
+def needed_s(rounds: int, steps: int, step_s: float, count: int, round_s: float) -> float:
+    """Return the seconds of ``rounds`` and of ``steps`` after them, ``count`` a round; the last step ends the last."""
+    full = (steps - 1) // count
+    return (rounds + full) * round_s + (steps - full * count) * step_s
+
+
 def least_gpu_seconds(
     steps: int, budget_s: float, round_s: float, degrees: Sequence[tuple[int, float, int]]
 ) -> list[tuple[int, int]]:
@@ -82,12 +88,7 @@ def least_gpu_seconds(
     min_cost = inf
     narrower: list[tuple[int, float, int]] = []
     for degree, seconds, count in degrees:
-
-        def needed_s(rounds: int, left: int, seconds: float = seconds, count: int = count) -> float:
-            full = (left - 1) // count
-            return (rounds + full) * round_s + (left - full * count) * seconds
-
-        if needed_s(0, steps) > budget_s:
+        if needed_s(0, steps, seconds, count, round_s) > budget_s:
             narrower.append((degree, seconds, count))
             continue
         cost = steps * degree * seconds
@@ -95,7 +96,7 @@ def least_gpu_seconds(
             min_cost, cheapest = cost, [(steps, degree)]
         for other, other_s, other_count in narrower:
             rounds = min((steps - 1) // other_count, int(budget_s / round_s))
-            while rounds and needed_s(rounds, steps - rounds * other_count) > budget_s:
+            while rounds and needed_s(rounds, steps - rounds * other_count, seconds, count, round_s) > budget_s:
                 rounds -= 1
             first = rounds * other_count
             cost = first * other * other_s + (steps - first) * degree * seconds

@@ -163,7 +163,7 @@ class LeastWorkLeft(Router):
         # What is left until the end only shrinks: where it is not more than the sum now, it never is.
         self._set(worker, until_s if total_s else -inf, total_s if 0.0 < total_s < until_s - now_s else inf)
 
-    def least_s(self, workers: Sequence[Worker], now_s: float) -> float:
+    def min_left_s(self, workers: Sequence[Worker], now_s: float) -> float:
         """Return the fewest seconds that are left on one of ``workers``."""
         self._expire(now_s)
         until_s: float = self._earliest.among(workers).low
@@ -220,7 +220,7 @@ class WorkAndLoads(Router):
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         values: dict[int, float] = {}
-        low, bound_s = inf, self._work.least_s(workers, now_s)
+        low, bound_s = inf, self._work.min_left_s(workers, now_s)
         # Those with the least work left first: what the best of them has with its loads bounds the work of the others.
         for _ in range(2):
             for position in self._work.within(workers, bound_s, now_s):
