@@ -59,7 +59,7 @@ from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
 from mezzotint.sim.metrics.usage_log import UsageLog
 from mezzotint.sim.protocols import Client, Controller, Executor, FrontEnd, Scheduler
 
-RESULTS_VERSION = 6
+RESULTS_VERSION = 7
 """Version of the results: raise it with a change that alters any number, so that the scorecard repeats its runs."""
 
 MAX_IDLE_SAMPLES = 1_000

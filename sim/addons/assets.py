@@ -26,11 +26,6 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
     return {asset for request in requests for asset in addons(request.model or "", *(request.addons or NO_ADDONS))}
 
 
-def load(worker: Worker, asset: Asset) -> Cost:
-    """Return the cost of loading ``asset`` onto all GPUs of ``worker``."""
-    return on_all_gpus(worker, worker.backend.load(asset))
-
-
 def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
     """Return ``cost``, the energy of one GPU, with the energy of all GPUs of ``worker``."""
     return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))

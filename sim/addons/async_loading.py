@@ -144,7 +144,7 @@ class AsyncLoading(LoraLoading):
         assert isinstance(backend, AddonBackend)
         for lora in merged:
             self._run.cluster.evict(worker, lora)
-        return on_all_gpus(worker, backend.restore_weights(merged))
+        return backend.restore_weights(merged)
 
     def request_paused(self, request: Request) -> None:
         loras = requested_addons(self._run, request, "lora")

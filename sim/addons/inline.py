@@ -8,7 +8,7 @@ from typing import Literal
 
 from mezzotint.backends.base import Asset, Cost, WorkFailed, total
 from mezzotint.settings.ranges import Count
-from mezzotint.sim.addons.assets import activation_bytes, in_use, load, requested_addons
+from mezzotint.sim.addons.assets import activation_bytes, in_use, requested_addons
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import ControlNetPlacement, Loads, Run, Worker
 
@@ -59,7 +59,7 @@ class InlineControlNets(ControlNetPlacement):
                 self._swap(worker, request, nets, n)
                 break
             if absent:
-                loads.append(("controlnet", load(worker, net)))
+                loads.append(("controlnet", worker.backend.load(net)))
                 run.record_load(net, loads[-1][1].seconds)
         return loads
 
@@ -86,7 +86,7 @@ class InlineControlNets(ControlNetPlacement):
                 f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB of a {gpu.name} beside {request.model} and its "
                 f"activations: {fit} of {len(nets)} do; choose another cluster= or addons=ignore"
             )
-        costs = [load(worker, net) for net in nets[fit - 1 :]]
+        costs = [worker.backend.load(net) for net in nets[fit - 1 :]]
         self._swap_costs[request.row] = total(costs)
         request.swapped_bytes = sum(worker.backend.bytes(net) or 0 for net in nets[fit:])
 

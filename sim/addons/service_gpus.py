@@ -3,18 +3,17 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from mezzotint.backends.base import AddonBackend, Asset, Cost, RemoteControlNetCosts, WorkFailed
-from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend, load, requested_addons
-from mezzotint.sim.core.errors import ConfigError
+from mezzotint.backends.base import AddonBackend, Asset, Backend, Cost, RemoteControlNetCosts, Work, WorkFailed
+from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import ControlNetPlacement, Loads, Run, Worker
+from mezzotint.sim.protocols import Loads, Run, Worker
 
 STEP_PARTS = ("controlnet_placement", "the parts of a step", "controlnet_placement=inline")
 """Arguments of `check_addon_backend`: placements outside the worker's loop need the seconds of each part of a step."""
 
 
 @dataclass(slots=True)
-class ServiceGpus(ControlNetPlacement):
+class ServiceGpus:
     """Run each ControlNet on one service GPU of the group per GPU that steps the denoiser (4.1; Katz).
 
     A step takes max(encoder, ControlNet) + n x receive + decoder. Absent ControlNets are loaded before the first step,
@@ -28,34 +27,6 @@ class ServiceGpus(ControlNetPlacement):
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
         self._run, self._faster = run, faster
         check_addon_backend(run, *STEP_PARTS)
-
-    def load_addons(self, worker: Worker, request: Request, active: Sequence[Request]) -> Loads:
-        nets = requested_addons(self._run, request, "controlnet")
-        request.remote_controlnets = True
-        service_gpus = self._run.cluster.service_gpus(worker)
-        copies = worker.denoisers
-        if nets and len(worker.gpus) == 1:
-            raise ConfigError(
-                "controlnet_placement: service GPUs are those of a request's worker group beside the denoiser's, and "
-                f"the request in row {request.row} runs on one GPU; choose scheduler=groups, or "
-                "controlnet_placement=inline or shared"
-            )
-        if len(nets) * copies > len(service_gpus):
-            raise WorkFailed(
-                f"its {len(nets)} ControlNets need {len(nets) * copies} GPUs beside the {copies} that step the "
-                f"denoiser, and its worker has {len(service_gpus)}; choose scheduler=groups, or a larger cluster.count"
-            )
-        return load_side_by_side(self._run, assign_gpus(nets, service_gpus, copies), request)
-
-    def step(self, worker: Worker, active: Sequence[Request], plain: Cost, now_s: float) -> Cost:
-        nets = max((len(requested_addons(self._run, request, "controlnet")) for request in active), default=0)
-        if not nets:
-            return plain
-        parts = step_parts(self._run, worker, active, self._faster)
-        return lengthen(plain, remote_extra_s(parts, nets))
-
-    def request_left(self, worker: Worker, request: Request, active: Sequence[Request]) -> None:
-        self.evict_all(self._run.cluster.service_gpus(worker))
 
     def evict_all(self, gpus: Sequence[Worker]) -> None:
         """Evict the ControlNets of ``gpus``, whose request is done, unless they are to stay."""
@@ -90,7 +61,7 @@ def load_controlnet(run: Run, gpu: Worker, net: Asset, request: Request, keep: C
         )
     if not absent:
         return None
-    cost = load(gpu, net)
+    cost = gpu.backend.load(net)
     run.record_load(net, cost.seconds)
     return cost
 
@@ -103,13 +74,11 @@ def load_side_by_side(run: Run, assigned: Iterable[tuple[Asset, Sequence[Worker]
 
 
 def step_parts(
-    run: Run, worker: Worker, active: Sequence[Request], faster: Callable[[str], float]
+    backend: Backend, work: Work, batch: int, gpus: int, faster: Callable[[str], float]
 ) -> RemoteControlNetCosts:
-    """Return the seconds of the parts of a step of ``active`` on ``worker``."""
-    backend = worker.backend
+    """Return the seconds of the parts of a step of ``batch`` requests like ``work`` on ``gpus`` GPUs."""
     assert isinstance(backend, AddonBackend)
-    work = run.work(active[0])
-    parts, speedup = backend.remote_controlnet_costs(work, len(active), worker.denoisers), faster(work.model)
+    parts, speedup = backend.remote_controlnet_costs(work, batch, gpus), faster(work.model)
     return RemoteControlNetCosts(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
 
 

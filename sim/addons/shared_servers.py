@@ -94,9 +94,9 @@ class SharedServers(ControlNetPlacement):
         nets = [net for request in active for net in requested_addons(run, request, "controlnet")]
         if not nets:
             return plain
-        parts = step_parts(run, worker, active[:1], self._faster)
+        parts = step_parts(worker.backend, run.work(active[0]), 1, len(worker.gpus), self._faster)
         now_s, done_s, standalone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
-        for net in nets * worker.denoisers:
+        for net in nets * len(worker.gpus):
             holders = [server for server in run.cluster.servers if net in server.resident]
             server = min(holders, key=attrgetter("busy_until_s"))
             run.cluster.admit(server, net, 0)  # marks it as most recently used
@@ -115,7 +115,7 @@ class SharedServers(ControlNetPlacement):
         self._in_use.pop(request.row, None)
 
 
-def refuse_feature_cache(placement: ControlNetPlacement | None) -> None:
+def refuse_feature_cache(placement: object) -> None:
     """Raise ConfigError if ``placement`` has shared servers: a feature cache is not modelled beside them."""
     if isinstance(placement, SharedServers):
         raise ConfigError(

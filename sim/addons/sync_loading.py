@@ -9,8 +9,6 @@ from mezzotint.sim.addons.assets import (
     activation_bytes,
     check_addon_backend,
     in_use,
-    load,
-    on_all_gpus,
     requested_addons,
 )
 from mezzotint.sim.addons.quantiles import QuantileSampler
@@ -41,6 +39,8 @@ class SyncLoading(LoraLoading):
     _run: Run = field(init=False, repr=False)
     _draws: dict[tuple[str, str], QuantileSampler | None] = field(init=False, default_factory=dict, repr=False)
     """Spread of a LoRA's seconds, by kind of GPU and model; None if every LoRA takes its mean."""
+    _drawn: tuple[tuple[int, float], dict[str, float]] = field(init=False, default=((-1, 0.0), {}), repr=False)
+    """Row and instant of the last load, and what was drawn for its LoRAs by name: of GPUs side by side, once."""
 
     def __post_init__(self) -> None:
         if self.spread is not None:
@@ -63,21 +63,27 @@ class SyncLoading(LoraLoading):
             absent = lora not in worker.resident
             admit_lora(run, worker, lora, worker.backend.bytes(lora), request, active)
             if absent:
-                loads.append(("lora", self._cost(worker, lora, loras[:n])))
+                loads.append(("lora", self._cost(worker, request, lora, loras[:n])))
                 run.record_load(lora, loads[-1][1].seconds)
         return loads
 
-    def _cost(self, worker: Worker, lora: Asset, others: Sequence[Asset]) -> Cost:
+    def _cost(self, worker: Worker, request: Request, lora: Asset, others: Sequence[Asset]) -> Cost:
         backend = worker.backend
         if not self.create:
-            cost = load(worker, lora)
+            cost = worker.backend.load(lora)
         else:
             assert isinstance(backend, AddonBackend)
-            cost = on_all_gpus(worker, backend.read_lora(lora)).plus(
-                on_all_gpus(worker, backend.create_lora(lora, others))
-            )
+            cost = backend.read_lora(lora).plus(backend.create_lora(lora, others))
         draw = self._spread(worker, lora)
-        return cost.times(self.factor if draw is None else self.factor * draw())
+        if draw is None:
+            return cost.times(self.factor)
+        at = request.row, self._run.clock._now
+        if self._drawn[0] != at:
+            self._drawn = at, {}
+        drawn = self._drawn[1]
+        if lora.name not in drawn:
+            drawn[lora.name] = draw()
+        return cost.times(self.factor * drawn[lora.name])
 
     def _spread(self, worker: Worker, lora: Asset) -> QuantileSampler | None:
         key = worker.gpu.name, lora.model

@@ -1,14 +1,14 @@
-"""The cluster: its workers and worker groups, their roles and models, and the log of busy GPU time."""
+"""The cluster: its workers, their roles and models, groups of GPUs, and the log of busy GPU time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from mezzotint.backends.base import Asset, Backend, Cost, size_text
 from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.loads import record_loads
-from mezzotint.sim.cluster.memory import Memory, own_model, resident_on_all
+from mezzotint.sim.cluster.memory import Memory, own_model
 from mezzotint.sim.cluster.residency import ModelResidency, activations
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
 from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
@@ -20,10 +20,8 @@ from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.server import WARM_SERVER, Server, Size
 from mezzotint.sim.core.worker import (
     BACKLOG,
-    DISBANDED,
     DOWN,
     DRAINING,
-    GROUPED,
     LEAVING,
     LOADING,
     OFF,
@@ -39,7 +37,7 @@ from mezzotint.sim.metrics.usage_log import PACK
 from mezzotint.sim.protocols import Loads
 from mezzotint.sim.protocols.cluster import SERVER
 
-AWAY = (GROUPED, STARTING, LEAVING, OFF)
+AWAY = (STARTING, LEAVING, OFF)
 """States of a GPU that is not among the workers."""
 
 
@@ -55,8 +53,8 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_by_role", "_clock", "_free", "_gpu_workers", "_group_of", "_groups", "_has_backlog", "_is_occupied",
-        "_is_rented", "_kept", "_kinds", "_live_groups", "_loads", "_max_batch",
+        "_by_role", "_clock", "_free", "_gpu_workers", "_groups", "_has_backlog", "_is_occupied",
+        "_is_rented", "_kept", "_kinds", "_loads", "_max_batch",
         "_memory", "_named_groups", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
         "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers", "admit",
         "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
@@ -84,10 +82,8 @@ class Cluster:
         for worker, roles_there in zip(self._gpu_workers, placed or (), strict=False):
             worker.serves = frozenset(models[role].name for role in roles_there)
         self._groups: list[Worker] = []
-        self._group_of: dict[tuple[str, int, tuple[int, ...]], Worker] = {}
         self._named_groups: dict[tuple[int, ...], Worker] = {}
         """Groups that stages use, by their GPUs in any order."""
-        self._live_groups: dict[Worker, None] = {}
         self._workers: tuple[Worker, ...] = ()
         self._by_role: dict[str, tuple[Worker, ...]] = {}
         self._is_occupied = False
@@ -97,7 +93,7 @@ class Cluster:
         self._server = WARM_SERVER
         self.compiles = False
         self._is_rented = False
-        self._kept: dict[str, str] = {}
+        self._kept = ""
         self._worker_class: type[Worker] = Worker
         self._starts: dict[Worker, Entry] = {}
         self.last_order: dict[str, str] = {}
@@ -156,7 +152,6 @@ class Cluster:
         residency.check(self.kinds, models.values())
         for assumption in residency.assumptions():
             self._record.assume(assumption.what, assumption.value, assumption.source)
-        self.keep("groups", "residency= keeps the models of each GPU by itself")
         for worker in self._request_gpus:
             roles = [] if self._placed is None else self._placed[worker.id]
             placed = [self.models[role].name for role in roles]
@@ -178,7 +173,7 @@ class Cluster:
     @property
     def workers(self) -> tuple[Worker, ...]:
         if not self._workers:
-            self._workers = (*(worker for worker in self._request_gpus if worker.state not in AWAY), *self._live_groups)
+            self._workers = tuple(worker for worker in self._request_gpus if worker.state not in AWAY)
             self._by_role.clear()
         return self._workers
 
@@ -196,9 +191,6 @@ class Cluster:
     def roles(self) -> list[str]:
         return [worker._role for worker in self.workers]
 
-    def service_gpus(self, group: Worker) -> list[Worker]:
-        return [self._gpu_workers[number] for number in group.gpus[group.denoisers :]]
-
     def gpu_counts(self) -> list[int]:
         return [1] * len(self._gpu_workers) + [len(group.gpus) for group in self._groups]
 
@@ -209,8 +201,8 @@ class Cluster:
         return self.worker(worker_id).gpus
 
     def busy(self, now_s: float) -> int:
-        if self._live_groups or self._is_occupied:
-            busy = sum(len(worker.gpus) for worker in (*self._request_gpus, *self._live_groups) if worker.running)
+        if self._is_occupied:
+            busy = sum(worker.running > 0 for worker in self._request_gpus)
         else:
             # Without a look at every worker: neither free and idle, nor in a state in which it has no request.
             busy = len(self._request_gpus) - self._free.idle_count()
@@ -219,12 +211,10 @@ class Cluster:
                     busy -= 1
         for worker in self.servers:
             busy += worker.running > 0 or worker.busy_until_s > now_s
-        for worker in self._loads:
-            busy += len(worker.gpus)
-        return busy
+        return busy + len(self._loads)
 
     def serving(self) -> bool:
-        return any(worker.running for worker in (*self._request_gpus, *self._live_groups))
+        return any(worker.running for worker in self._request_gpus)
 
     def take(self, worker: Worker) -> None:
         """Count one more running request on ``worker``. Raises SimulationError if it has no capacity or is not open."""
@@ -288,16 +278,10 @@ class Cluster:
     def _raise_not_free(self, worker: Worker) -> NoReturn:
         who = part_name(self._parts, "scheduler")
         full = f"has {worker.running} of at most {worker.max_batch} running"
-        reason = full if worker.open else self._reason(worker)
+        reason = full if worker.open else REASONS[worker.state]
         raise SimulationError(
             f"{who} gave a request to {worker}, which {reason}; ask Cluster.least_loaded or Cluster.idle"
         )
-
-    def _reason(self, worker: Worker) -> str:
-        """Say why ``worker``, which is not open, takes no request."""
-        if worker.state == GROUPED:
-            return f"is one of the GPUs of {next(group for group in self._live_groups if worker.id in group.gpus)}"
-        return REASONS[worker.state]
 
     def _move(self, worker: Worker, state: str) -> None:
         """Put ``worker`` into ``state``; every change of state passes here."""
@@ -305,7 +289,7 @@ class Cluster:
             self._workers = ()
         if state == ON:
             self._not_on.pop(worker, None)
-        elif len(worker.gpus) == 1 and worker._role != SERVER:
+        elif worker._role != SERVER:
             self._not_on[worker] = None
         worker.state = state
         worker.update_open()
@@ -318,26 +302,25 @@ class Cluster:
         for worker in self._gpu_workers:
             worker.__class__ = GuardedWorker
 
-    def keep(self, what: Literal["roles", "groups"], why: str) -> None:
-        self._kept[what] = why
+    def keep_roles(self, why: str) -> None:
+        self._kept = why
 
-    def _check_may_order(self, what: str) -> None:
-        why_not = self._kept.get(what)
-        if why_not:
+    def _check_may_order(self) -> None:
+        if self._kept:
             who = caller()
             raise error_of(who)(
-                f"{who} orders GPUs to another role, into a group or back, and {why_not}; choose another "
-                "executor= or group_policy=, or no such scheduler= or controller="
+                f"{who} orders GPUs to another role or back, and {self._kept}; choose another executor= or "
+                "group_policy=, or no such scheduler= or controller="
             )
 
     def change_role(self, worker: Worker, role: str, now_s: float) -> None:
-        self._check_may_order("roles")
+        self._check_may_order()
         if role not in self.models:
             raise SimulationError(f"{caller()} orders {worker} to {role!r}; expected one of {', '.join(self.models)}")
         self._check_now("orders", worker, now_s)
         self._check_not_rented("orders to another role")
-        if worker.state in (GROUPED, DISBANDED, SERVICE):
-            raise SimulationError(f"{caller()} orders {worker}, which {self._reason(worker)}; its role cannot change")
+        if worker.state == SERVICE:
+            raise SimulationError(f"{caller()} orders {worker}, which {REASONS[SERVICE]}; its role cannot change")
         if role == worker.role:
             return
         worker.backend.require(self.models[role].name)
@@ -393,8 +376,7 @@ class Cluster:
             self._memory.clear(worker)
         took_s = idle_s + sum(cost.seconds for _, cost in loads)
         if is_start:
-            for number in worker.gpus:
-                self._gpu_workers[number].compiled = self._warm_shapes(model)
+            worker.compiled = self._warm_shapes(model)
             if STARTS in self._record.logs:
                 self._record.logs[STARTS].add(now_s, took_s)
         loaded = self._clock.at(now_s + took_s, COMPLETION, self._loaded, worker)
@@ -490,13 +472,13 @@ class Cluster:
         self._clock.at(self._clock._now, COMPLETION, self._pull, worker)
 
     def fail(self, worker: Worker, now_s: float) -> None:
-        """Take ``worker`` down. Raises SimulationError if it is down, in a group, or has running requests."""
+        """Take ``worker`` down. Raises SimulationError if it is down, a group, or has running requests."""
         self._check_now("fails", worker, now_s)
         self._check_not_rented("GPUs that fail")
         if worker.running:
             raise SimulationError(f"{caller()} fails {worker} with {worker.running} requests running; use Run.fail")
-        if worker.state in (DOWN, GROUPED, SERVICE) or len(worker.gpus) > 1:
-            what = "is a group, of which no GPU can fail" if len(worker.gpus) > 1 else self._reason(worker)
+        if worker.state in (DOWN, SERVICE) or len(worker.gpus) > 1:
+            what = "is a group, of which no GPU can fail" if len(worker.gpus) > 1 else REASONS[worker.state]
             raise SimulationError(f"{caller()} fails {worker}, which {what}")
         remove(worker)
         if worker in self._loads:
@@ -515,91 +497,18 @@ class Cluster:
         self._record.decisions.append((now_s, "repair", {"worker": worker.id}))
         self._load(worker, is_start=True)  # its memory was lost
 
-    def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
-        """Form a worker group. Raises SimulationError if a worker is not idle or named twice, or none would denoise."""
-        self._check_may_order("groups")
-        model = in_role(self.models, role).name
-        self._check_now("forms a group of", list(workers), now_s)
-        self._check_not_rented("a worker group of several")
-        if len({worker.id for worker in workers}) < len(workers) or len(workers) < 2:
-            raise SimulationError(
-                f"{caller()} wants a group of {list(workers)}; expected two or more different workers"
-            )
-        for worker in workers:
-            if not worker.open or worker.running or len(worker.gpus) > 1:
-                raise SimulationError(
-                    f"{caller()} wants {worker} in a group, which is not idle; take workers from Cluster.idle"
-                )
-        if any(worker.gpu != workers[0].gpu for worker in workers):
-            raise SimulationError(f"{caller()} wants a group of {list(workers)}, which are GPUs of several kinds")
-        stepping = len(workers) if denoisers is None else denoisers
-        if not 1 <= stepping <= len(workers):
-            raise SimulationError(f"{caller()} wants {stepping} GPUs of a group of {len(workers)} to step its denoiser")
-        # Sorted, so that the same GPUs are the same group in whatever order they are named.
-        first, others = (sorted(worker.id for worker in part) for part in (workers[:stepping], workers[stepping:]))
-        members = (*first, *others)
-        group = self._group_of_gpus(members, stepping, role)
-        group._role, group.model, group.max_batch = role, model, self._max_batch
-        self._move(group, ON)
-        self._live_groups[group], self._workers = None, ()
-        for worker in workers:
-            remove(worker)
-            worker.max_batch = 0
-            self._move(worker, GROUPED)
-            # Spans of the group and of its GPUs share their time: neither may record what the other did.
-            group.busy_until_s = max(group.busy_until_s, worker.busy_until_s)
-        # One GPU without the model has the group load it everywhere: they begin a request together.
-        if self.lacks(group, model):
-            self._load(group)
-        else:
-            self._install(group, model)
-            group.resident |= resident_on_all([worker.resident for worker in workers[:stepping]])
-            self._worker_changed(group, now_s)
-        self._record.decisions.append((now_s, "group", {"gpus": list(members), "role": role}))
-        return group
-
-    def disband(self, group: Worker, now_s: float) -> None:
-        """Let the GPUs of ``group`` work alone again. Raises SimulationError if it is not an idle group."""
-        self._check_now("disbands", group, now_s)
-        if group not in self._live_groups or group.running or group.state == LOADING:
-            raise SimulationError(f"{caller()} disbands {group}, which is not an idle group")
-        remove(group)
-        del self._live_groups[group]
-        self._workers = ()
-        group.max_batch = 0
-        self._move(group, DISBANDED)
-        for number in group.gpus:
-            worker = self._gpu_workers[number]
-            worker.max_batch, worker.busy_until_s = self._max_batch, group.busy_until_s
-            self._move(worker, ON)
-            self._set_role(worker, group.role)
-            # GPUs that ran ControlNets keep what they hold, and never had the denoiser's add-ons.
-            if number in group.gpus[: group.denoisers] or worker.model != group.model:
-                self._install(worker, group.model)
-                worker.resident |= group.resident
-            self._worker_changed(worker, now_s)
-            self._pull_later(worker)
-        self._record.decisions.append((now_s, "disband", {"gpus": list(group.gpus)}))
-
     def group(self, gpus: tuple[int, ...]) -> Worker:
         group = self._named_groups.get(gpus)
         if group is None:
-            is_one = len(gpus) == 1
-            group = self._gpu_workers[gpus[0]] if is_one else self._group_of_gpus(tuple(sorted(gpus)), len(gpus))
-            self._named_groups[gpus] = group
-        return group
-
-    def _group_of_gpus(self, members: tuple[int, ...], denoisers: int, role: str = "") -> Worker:
-        """Return the one worker for ``members`` in ``role``; no role is a group that stages use and nobody forms."""
-        group = self._group_of.get((role, denoisers, members))
-        if group is None:
-            number, first = len(self._gpu_workers) + len(self._groups), self._gpu_workers[members[0]]
-            group = self._worker_class(
-                number, first._role, first.model, self._max_batch, members, gpu=first.gpu, backend=first.backend
-            )
-            group.denoisers = denoisers
-            self._groups.append(group)
-            self._group_of[role, denoisers, members] = group
+            members, first = tuple(sorted(gpus)), self._gpu_workers[min(gpus)]
+            group = first if len(gpus) == 1 else self._named_groups.get(members)
+            if group is None:
+                group = self._worker_class(
+                    len(self._gpu_workers) + len(self._groups), first._role, first.model, self._max_batch, members,
+                    gpu=first.gpu, backend=first.backend,
+                )  # fmt: skip
+                self._groups.append(group)
+            self._named_groups[gpus] = self._named_groups[members] = group
         return group
 
     def occupy(self, group: Worker, requests: int = 1) -> None:
@@ -635,7 +544,7 @@ class Cluster:
             group.busy_until_s = self._clock._now
 
     def rent(self, on: int) -> None:
-        self._check_may_order("roles")
+        self._check_may_order()
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
             self._move(worker, OFF)
@@ -787,7 +696,7 @@ class Cluster:
         elif batch < 1:
             what = f"runs {batch} requests on {worker}; expected 1 or more"
         elif not worker.max_batch:
-            what = f"records busy time of {worker}, which {self._reason(worker)}"
+            what = f"records busy time of {worker}, which {REASONS[worker.state]}"
         elif until_s == inf or until_s != until_s or from_s != from_s:
             what = f"records {worker} as busy from {from_s} s until {until_s} s, which are no times"
         elif not until_s >= from_s:

@@ -12,7 +12,6 @@ from mezzotint.settings.ranges import Positive, Seconds
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import FAILED
 from mezzotint.sim.core.streams import FAILURES
-from mezzotint.sim.core.worker import GROUPED
 from mezzotint.sim.protocols import Controller, Run, Worker
 
 
@@ -98,11 +97,6 @@ class Failures(Controller):
         run = self._run
         for from_s, until_s in windows:
             yield run.clock.sleep_until(from_s)
-            if worker.state == GROUPED:
-                raise ConfigError(
-                    f"failures: GPU {worker.id} fails at {from_s:g} s in a worker group of several GPUs, and the "
-                    "failure of a group is not modelled; choose executor=stages with a group_policy=, or failures=none"
-                )
             # The engine has taken the GPU down by now, so a request that is requeued cannot return to it.
             for request in run.fail(worker):
                 if self.lost == "again":

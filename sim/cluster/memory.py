@@ -178,8 +178,3 @@ def _least_recent(resident: Mapping[Asset, int], bytes: float, keep: Collection[
             victims.append(asset)
             bytes -= size
     return victims
-
-
-def resident_on_all(residents: Sequence[Mapping[Asset, int]]) -> dict[Asset, int]:
-    """Return the assets resident on every GPU, in the order of the first."""
-    return {asset: size for asset, size in residents[0].items() if all(asset in other for other in residents)}

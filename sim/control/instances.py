@@ -49,10 +49,10 @@ class Instances:
                 f"controller: found {len(cluster.servers)} GPUs in the role {SERVER}, and autoscalers rent GPUs that "
                 "serve requests; choose controlnet_placement=inline and allocation=uniform-large, or controller=none"
             )
-        if len({worker.role for worker in workers}) > 1 or len(workers) < cluster.gpus:
+        if len({worker.role for worker in workers}) > 1:
             raise ConfigError(
-                "controller: found GPUs of several roles or in groups, and autoscalers rent GPUs that are all alike; "
-                "choose allocation=uniform-large and a scheduler= without groups, or controller=none"
+                "controller: found GPUs of several roles, and autoscalers rent GPUs that are all alike; choose "
+                "allocation=uniform-large, or controller=none"
             )
         if self.limit > cluster.gpus:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Workers: one GPU, or a group of GPUs, with its running requests, resident assets and state.
+"""Workers: one GPU, with its running requests, resident assets and state; or a group that runs a stage.
 
 A GPU serves, changes its role on orders of a controller, fails and is repaired. Names on the arrows are methods of the
 cluster, the only code that changes a state::
@@ -13,11 +13,6 @@ cluster, the only code that changes a state::
     +--change_role----+---------------+             repair
        back to the model that it holds                |
                           any state above --fail--> DOWN
-
-A scheduler or a controller groups GPUs; the state of the group is beside that of its members::
-
-    a GPU:      ON --form_group--> GROUPED --disband--> ON
-    its group:  [LOADING -->] ON --disband--> DISBANDED --form_group--> [LOADING -->] ON
 
 A controller rents GPUs, which then neither change their role nor fail::
 
@@ -42,8 +37,7 @@ from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.gpu import Gpu
 
 ON, BACKLOG, DRAINING, LOADING, DOWN = "on", "backlog", "draining", "loading", "down"
-GROUPED, DISBANDED, SERVICE = "grouped", "disbanded", "service"
-STARTING, LEAVING, OFF = "starting", "leaving", "off"
+SERVICE, STARTING, LEAVING, OFF = "service", "starting", "leaving", "off"
 """The states; "off" and "starting" also name the rentals of the usage log."""
 
 REASONS = {
@@ -52,8 +46,6 @@ REASONS = {
     DRAINING: "finishes its requests and then changes its role",
     LOADING: "loads the model of its role",
     DOWN: "failed and is not back",
-    GROUPED: "is one of the GPUs of a group",
-    DISBANDED: "was disbanded",
     SERVICE: "serves ControlNets",
     STARTING: "is starting",
     LEAVING: "was given back",
@@ -64,18 +56,17 @@ REASONS = {
 
 @dataclass(slots=True, eq=False, repr=False)
 class Worker:
-    """One GPU, or a group of GPUs that serve a request together. Parts read it; only the cluster changes it.
+    """One GPU, or a group of GPUs that run a stage together (``executor=stages``). Only the cluster changes it.
 
     Attributes:
         id: its number: 0 to n - 1 for the cluster's GPUs, from n on for groups.
         gpus: the numbers of its GPUs.
-        denoisers: how many of them step the denoiser; ControlNets run on the others, if any.
         gpu: the kind of its GPUs; backend: the costs of work on it.
         model: name of the resident model.
         running: requests that it accepted and has not released.
-        max_batch: bound of ``running``; 0 for a GPU in a group, and for a group that is disbanded.
-        state: ON, BACKLOG, DRAINING, LOADING, DOWN, GROUPED, DISBANDED, SERVICE, STARTING, LEAVING or OFF; the module
-            draws what leads from one to another.
+        max_batch: bound of ``running``.
+        state: ON, BACKLOG, DRAINING, LOADING, DOWN, SERVICE, STARTING, LEAVING or OFF; the module draws what leads from
+            one to another.
         closed: True while its executor takes no more requests.
         open: True if it takes requests, by ``state`` and ``closed``; kept, since every request reads it.
         resident: bytes of each asset in its memory, longest unused first; 0 where they are not known.
@@ -96,7 +87,6 @@ class Worker:
     gpus: tuple[int, ...] = ()
     gpu: Gpu = field(kw_only=True)
     backend: Backend = field(kw_only=True)
-    denoisers: int = field(init=False)
     model_code: int = field(init=False, default=0)
     running: int = field(init=False, default=0)
     state: str = field(init=False, default=ON)
@@ -112,7 +102,6 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.gpus = self.gpus or (self.id,)
-        self.denoisers = len(self.gpus)
 
     @property
     def role(self) -> str:

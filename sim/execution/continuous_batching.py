@@ -10,6 +10,7 @@ from annotated_types import Ge
 from mezzotint.backends.base import FREE, Cost, Work, WorkFailed
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.kernels import Kernels
+from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.addons.steps import WithAddons, require_priced
 from mezzotint.sim.addons.sync_loading import SyncLoading
@@ -55,13 +56,13 @@ class ContinuousBatching(Executor):
             add-ons are loaded one after another before the first step.
         kernels: kernels of the denoiser and its ControlNets; None is the framework's own.
 
-    Raises ConfigError for a feature cache on a live backend, which computes every block.
+    Raises ConfigError for a feature cache on a live backend, which computes every block, and for service GPUs.
     """
 
     max_batch: Annotated[int, Ge(1)] = 16
     batching: Steps = field(default_factory=SameSizeSteps)
     feature_cache: FeatureCache | None = None
-    controlnet_placement: ControlNetPlacement | None = None
+    controlnet_placement: ControlNetPlacement | ServiceGpus | None = None
     lora_loading: LoraLoading | None = None
     kernels: Kernels | None = None
     _run: Run = field(init=False, repr=False)
@@ -76,6 +77,11 @@ class ContinuousBatching(Executor):
     """Preempted request -> id of the worker that holds its state, its slot, its steps left, and what preempted it."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.controlnet_placement, ServiceGpus):
+            raise ConfigError(
+                "controlnet_placement: found ServiceGpus beside executor=continuous-batching, whose workers have one "
+                "GPU each; choose executor=stages with group_policy=fixed-degree, or controlnet_placement=inline"
+            )
         if self.feature_cache is not None:
             refuse_feature_cache(self.controlnet_placement)
         if self.controlnet_placement is not None or self.lora_loading is not None or self.kernels is not None:
@@ -512,11 +518,10 @@ class ContinuousBatching(Executor):
         own_s = request.load_s + request.plan.fetch_s + share_s + request.decode_s
         waiting_s = (totals.idle_s - joined.idle_s) + after.seconds
         metered_s = totals.metered_s - joined.metered_s + slot.metered_s
-        gpus = len(worker_batch.worker.gpus)
         # Measured joules cover the metered seconds; all others draw the power of the device
         # (test_batch_draws_device_power_during_fetch_and_measured_power_during_steps).
-        estimated_j = worker_batch.worker.gpu.energy_j(own_s + waiting_s - metered_s) * gpus
-        self._share[request.row] = share_s * gpus
+        estimated_j = worker_batch.worker.gpu.energy_j(own_s + waiting_s - metered_s)
+        self._share[request.row] = share_s
         request.energy_j = totals.joules - joined.joules + slot.joules + estimated_j
 
 

@@ -17,15 +17,14 @@ class PatchedSteps(SameSizeSteps):
     """Step all running requests as one batch of patches, whatever their sizes (PatchedServe, section 4).
 
     Text encoding and decoding run one request at a time. The backend's cost of a step of patches includes splitting,
-    stitching and the halo. A group of GPUs steps each patch together: its speedup over one GPU is that of whole images.
+    stitching and the halo.
 
     Args:
         side: side of a patch in pixels. ``trace`` takes the greatest common divisor of all sizes of the trace, which
             PatchedServe keeps for the whole run (6.1.1). ``active`` takes that of the sizes in the batch.
         min_side: in pixels; if the common divisor is smaller, images are padded to multiples of this.
-        speedup: as of `SameSizeSteps`; a batch takes the smallest of the profile's of its requests.
 
-    Raises ConfigError for a backend without patches, or a group size with a speedup neither here nor in the profile.
+    Raises ConfigError for a backend without patches.
     """
 
     side: Count | Literal["trace", "active"] = "trace"

@@ -4,25 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import FREE, Backend, Cost, Work
-from mezzotint.sim.addons.assets import on_all_gpus
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.loading import check_memory
-from mezzotint.sim.execution.speedup import Speedup, step_on_group
 from mezzotint.sim.protocols import Run, Steps, Worker
 
 
 @dataclass(slots=True)
 class SameSizeSteps(Steps):
-    """The backend's own costs: text encoding when a request joins, one step for the whole batch, decoding at the end.
+    """The backend's own costs: text encoding when a request joins, a step of the whole batch, decoding at the end."""
 
-    Args:
-        speedup: GPUs of a group -> speedup of its steps over one GPU, the same for any batch; overrides the backend's
-            profile.
-
-    Raises ConfigError for a group size with neither a speedup here nor one in the profile.
-    """
-
-    speedup: Speedup = field(default_factory=dict, kw_only=True)
     _run: Run = field(init=False, repr=False)
     _checks_memory: bool = field(init=False, default=False, repr=False)
     _works: dict[int, Work] = field(init=False, default_factory=dict, repr=False)
@@ -34,12 +24,10 @@ class SameSizeSteps(Steps):
 
     def prepare(self, worker: Worker, request: Request, now_s: float) -> Cost:
         work = self._works[request.row] = self._run.work(request)
-        return on_all_gpus(worker, worker.backend.begin([work]))
+        return worker.backend.begin([work])
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        cost = self.on_one_gpu(worker.backend, self._works_of(worker, active))
-        # Asked here too, since a batch calls this for each of its steps that is not known yet.
-        return cost if len(worker.gpus) == 1 else step_on_group(worker, active, cost, self.speedup)
+        return self.on_one_gpu(worker.backend, self._works_of(worker, active))
 
     def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:
         """Return the cost of one step of ``works`` on one GPU with the costs of ``backend``."""
@@ -56,15 +44,14 @@ class SameSizeSteps(Steps):
         backend = self._run.backend
         if backend.live:
             backend.begin(works)
-        worker = self._run.cluster.workers[0]  # groups that are formed at the start are of one size
-        return step_on_group(worker, works, self.on_one_gpu(backend, works), self.speedup)
+        return self.on_one_gpu(backend, works)
 
     def finish(self, worker: Worker, request: Request, now_s: float) -> tuple[Cost, Cost]:
         work = self._current_work(request)
         del self._works[request.row]
         cost = worker.backend.end([work])
         self._run.keep_artifact(request, work)
-        return on_all_gpus(worker, cost), FREE
+        return cost, FREE
 
     def _current_work(self, request: Request) -> Work:
         """Return the work of ``request`` with its steps done so far and the LoRAs loaded so far."""

@@ -10,9 +10,7 @@ from mezzotint.sim.core.clock import COMPLETION, Clock
 from mezzotint.sim.core.plan import MISSING, Plan
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
-from mezzotint.sim.execution.speedup import Speedup, speedup_of
-from mezzotint.sim.metrics.recorder import STEP_SHARE
-from mezzotint.sim.protocols import Cluster, Executor, Loads, RequestColumn, Run, Worker
+from mezzotint.sim.protocols import Cluster, Executor, Loads, Run, Worker
 from mezzotint.sim.protocols.execution import TOLERANCE
 
 
@@ -32,14 +30,8 @@ class Sequential(Executor):
 
     NIRVANA (7.1), MoDM's artifact and production systems serve this way: a batch of two takes nearly twice as long on
     SDXL (SwiftDiffusion, 2.3).
-
-    Args:
-        speedup: GPUs of a group -> speedup of its steps over one GPU; overrides the backend's profile.
-
-    Raises ConfigError for a group size with neither a speedup here nor one in the profile.
     """
 
-    speedup: Speedup = field(default_factory=dict)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _cluster: Cluster = field(init=False, repr=False)
@@ -50,7 +42,6 @@ class Sequential(Executor):
     _checks_memory: bool = field(init=False, repr=False)
     _extras: bool = field(init=False, repr=False)
     """True if requests may have add-ons or sampling parameters, on which their cost depends."""
-    _share: RequestColumn | None = field(init=False, repr=False)
     _holds_gpus: bool = field(init=False, repr=False)
     _last_plan: Plan | None = field(init=False, default=None, repr=False)
     _fetch_s: float = field(init=False, default=0.0, repr=False)
@@ -68,8 +59,6 @@ class Sequential(Executor):
         self._prepares = self._addons or run.cluster.compiles
         self._checks_memory = self._addons or run.cluster.keeps_models
         self._extras = self._addons or run.workload.sampling is not None
-        together = self.speedup or any(backend.group_sizes() for backend in backends)
-        self._share = run.add_column(STEP_SHARE, public=False) if together else None
         self._holds_gpus = run.handling.holds_gpus
 
     def accept(self, worker: Worker, request: Request) -> None:
@@ -99,8 +88,6 @@ class Sequential(Executor):
         except WorkFailed as failure:
             self._fail_after_loads(worker, request, loads, str(failure))
             return
-        if len(worker.gpus) > 1:
-            cost = self._cost_on_group(cost, worker, request)
         denoise_s, other_s, busy_s, joules, watts = cost
         if fetch_s or loads:
             busy_s = request.load_s + fetch_s + denoise_s + other_s
@@ -108,8 +95,6 @@ class Sequential(Executor):
         request.start_s = now_s
         request.denoise_s = denoise_s
         request.decode_s = other_s
-        if self._share is not None:
-            self._share[request.row] = denoise_s * len(worker.gpus)
         if joules is None:
             request.energy_j = watts * (busy_s - request.load_s)
         else:
@@ -181,8 +166,6 @@ class Sequential(Executor):
             return
         in_full_s, request.decode_s, request.denoise_s = due[0] - from_s, 0.0, ran * step_s
         request.energy_j *= (until_s - from_s) / in_full_s
-        if self._share is not None:
-            self._share[request.row] = request.denoise_s * len(worker.gpus)
         worker.due = self._clock.at(until_s, COMPLETION, self._stopped, (worker, request, loads))
 
     def _stopped(self, ended: tuple[Worker, Request, Loads | None]) -> None:
@@ -201,10 +184,3 @@ class Sequential(Executor):
         self._run.keep_artifact(request, work)
         busy_s, watts = cost.denoise_s + cost.other_s, worker.gpu.energy_j(1.0)
         return RequestCost(cost.denoise_s, cost.other_s, busy_s, cost.energy_j, watts)
-
-    def _cost_on_group(self, cost: RequestCost, worker: Worker, request: Request) -> RequestCost:
-        gpus = len(worker.gpus)
-        denoise_s = cost.denoise_s / speedup_of(worker, request, self.speedup, "executor.speedup")
-        busy_s = denoise_s + cost.other_s
-        joules = None if cost.joules is None else cost.joules * gpus * busy_s / cost.busy_s
-        return RequestCost(denoise_s, cost.other_s, busy_s, joules, cost.watts * gpus)

@@ -8,7 +8,6 @@ from mezzotint.backends.base import Backend, Cost, Work, WorkFailed, total_j
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, Entry
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import FAILED, Request
 from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
@@ -57,11 +56,6 @@ class StaticBatch(Executor):
                 self._refused.setdefault(worker.id, deque()).append(refused)
                 return
         if not formed:
-            if len(worker.gpus) > 1:
-                raise ConfigError(
-                    f"executor: {worker} has {len(worker.gpus)} GPUs, and nothing says how fast a group runs a static "
-                    "batch; choose executor=sequential, or workers of one GPU"
-                )
             # The batch closes after all arrivals of the instant, once the scheduler has handed over what it has
             # (test_batch_takes_the_service_time_of_its_workers_kind).
             worker.due = run.clock.at(run.clock._now, DISPATCH, self._start, worker)

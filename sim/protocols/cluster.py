@@ -1,7 +1,7 @@
 """The cluster as parts see it: which workers have capacity, and the orders that it takes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from mezzotint.backends.base import Asset, Backend, Cost
 from mezzotint.sim.core.gpu import Gpu
@@ -36,7 +36,7 @@ class Cluster(Protocol):
 
     @property
     def workers(self) -> Sequence[Worker]:
-        """The workers that serve requests now or later: a group, and not the GPUs that it is made of.
+        """The workers that serve requests now or later, one for each GPU.
 
         GPUs that are starting, leaving or off (Cluster.start_instance) are not among them.
         """
@@ -53,9 +53,6 @@ class Cluster(Protocol):
     @property
     def servers(self) -> Sequence[Worker]:
         """The GPUs that serve ControlNets (role SERVER)."""
-
-    def service_gpus(self, group: Worker) -> Sequence[Worker]:
-        """Return the GPUs of ``group`` that do not step its denoiser, each with its resident assets."""
 
     def gpu_counts(self) -> Sequence[int]:
         """Return the GPUs of each worker that ever existed, by worker number."""
@@ -91,16 +88,6 @@ class Cluster(Protocol):
     def repair(self, worker: Worker, now_s: float) -> None:
         """Start the server of ``worker`` anew with empty memory: it loads the model of its role and opens."""
 
-    def form_group(self, workers: Sequence[Worker], role: str, now_s: float, denoisers: int | None = None) -> Worker:
-        """Join several idle workers into one worker, until it is disbanded.
-
-        Args:
-            denoisers: how many of its GPUs, from the first, step the denoiser; None is all.
-        """
-
-    def disband(self, group: Worker, now_s: float) -> None:
-        """Let the GPUs of the idle ``group`` work on their own again."""
-
     def group(self, gpus: tuple[int, ...]) -> Worker:
         """Return the worker that stands for ``gpus`` together, for a stage that runs there (executor=stages).
 
@@ -128,8 +115,8 @@ class Cluster(Protocol):
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
-    def keep(self, what: Literal["roles", "groups"], why: str) -> None:
-        """Refuse orders of roles and rentals, or worker groups, in this run; ``why`` says which part has its own."""
+    def keep_roles(self, why: str) -> None:
+        """Refuse orders of roles and rentals in this run; ``why`` says which part counts on that."""
 
     def rent(self, on: int) -> None:
         """Begin a run with the first ``on`` GPUs on and the others off, for a controller that rents instances.
@@ -204,7 +191,7 @@ class Cluster(Protocol):
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
     ) -> list[Asset] | None:
-        """Make ``asset`` resident on ``worker``, on each GPU that steps the denoiser, with ``room`` bytes to spare.
+        """Make ``asset`` resident on ``worker``, with ``room`` bytes to spare.
 
         Returns:
             The assets that were evicted for it, longest unused first, never the worker's model or one of ``keep``.

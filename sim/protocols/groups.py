@@ -24,6 +24,7 @@ class Launch(NamedTuple):
         every: steps from one boundary, at which it can be interrupted, to the next.
         batch: other requests that run the same steps with it, as one batch; each waits, and has its
             Progress.batch_key.
+        service: other GPUs, which run its ControlNets: `StageView.service_gpus` of them.
     """
 
     progress: Progress
@@ -32,6 +33,7 @@ class Launch(NamedTuple):
     ahead: bool = False
     every: Count = 1
     batch: tuple[Progress, ...] = ()
+    service: tuple[int, ...] = ()
 
 
 Rank = tuple[float, ...]
@@ -149,6 +151,12 @@ class StageView(Protocol):
         In a batch with ``others``, if there are any.
         """
 
+    def service_gpus(self, progress: Progress, degree: int) -> int:
+        """Return how many GPUs the ControlNets of ``progress`` take beside ``degree`` GPUs of its denoiser.
+
+        None where they run inline, or on GPUs that the allocation sets aside.
+        """
+
     def remaining_s(self, progress: Progress, degree: int) -> float:
         """Return the estimated seconds of all that is left of ``progress`` alone, on ``degree`` GPUs where a stage may.
 
@@ -199,6 +207,7 @@ class GroupPolicy(Protocol):
             their role. Of launches that have not started on a GPU that goes, the requests wait again (``at_boundary``).
         needs_equal_steps: True if it takes all steps of a request as equally long.
         batches_stages: True if it forms the batches that a stage asks for (Stage.max_batch).
+        chooses_service_gpus: True if it chooses the GPUs of ControlNets (Launch.service).
         max_batch: most requests of the batches that it forms of its own.
     """
 
@@ -208,6 +217,7 @@ class GroupPolicy(Protocol):
     follows_gpus: bool = False
     needs_equal_steps: bool = False
     batches_stages: bool = False
+    chooses_service_gpus: bool = False
     max_batch: Count = 1
 
     @abstractmethod

@@ -38,7 +38,7 @@ class Scheduler(Protocol):
         """
 
     def worker_changed(self, worker: Worker, now_s: float) -> None:
-        """Take note that the role, the model or the group of ``worker`` changed."""
+        """Take note that the role, the model or the state of ``worker`` changed."""
         return
 
     def has_backlog(self, worker: Worker) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mezzotint.backends.base import size_text
 from mezzotint.sim.control.instances import RentingController
-from mezzotint.sim.control.one_group import OneGroup
 from mezzotint.sim.control.roles import HitSplitter, RoleController
 from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError
@@ -23,13 +22,12 @@ from mezzotint.sim.scheduling.central import CentralQueue
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.fcfs import Fcfs
 from mezzotint.sim.scheduling.group_policies.by_pool import ByPool
-from mezzotint.sim.scheduling.groups import WorkerGroups
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from mezzotint.sim.scheduling.resident_first import ResidentFirst
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 
-IGNORES_ROLES = (Fcfs, CentralQueue, DynamicBatching, MlperfBatching, WorkerGroups)
+IGNORES_ROLES = (Fcfs, CentralQueue, DynamicBatching, MlperfBatching)
 """Schedulers that give a request to any GPU, which then loads the model of the request."""
 
 
@@ -52,11 +50,6 @@ def check_together(
         raise ConfigError(
             f"discipline: found one that preempts beside a controller that {does}, and moving a preempted "
             "request is not modelled; choose another discipline= or controller=none"
-        )
-    if isinstance(executor, Stages) and isinstance(controller, OneGroup):
-        raise ConfigError(
-            "controller: found OneGroup, which groups GPUs for the whole run, beside executor=stages, which groups "
-            "them for each stage; choose controller=none and group_policy=fixed-degree, or executor=sequential"
         )
     if isinstance(controller, RoleController) and isinstance(scheduler, IGNORES_ROLES):
         raise ConfigError(
@@ -165,7 +158,7 @@ def check_roles(
     """Raise ConfigError if a scheduler that queues by role has a queue that no GPU serves.
 
     Args:
-        of_gpus: the role of each GPU at the start. Another controller than OneGroup may change it.
+        of_gpus: the role of each GPU at the start. A controller may change it.
     """
     if not isinstance(scheduler, HitMiss | HitMissPerWorker):
         return
@@ -182,9 +175,9 @@ def check_roles(
                 f"frontend: found requests for the role {others[0]}, and scheduler=hit-miss-per-worker gives all but "
                 f"hits to the role {scheduler.miss_role}; choose scheduler=resident-first, per-worker or fcfs"
             )
-    if controller is not None and not isinstance(controller, OneGroup):
+    if controller is not None:
         return
-    roles = set(of_gpus) & set(models) if controller is None else {controller.role}
+    roles = set(of_gpus) & set(models)
     has = f"found GPUs in the role {' and '.join(sorted(roles))} alone"
     if scheduler.miss_role not in roles:
         raise ConfigError(
@@ -195,7 +188,7 @@ def check_roles(
     if waits_for_small and isinstance(frontend, CachedFrontEnd) and roles == {scheduler.miss_role}:
         raise ConfigError(
             f"allocation: {has}, and scheduler=hit-miss gives hits to other roles; choose allocation=last-small or "
-            "fixed-split without a controller of groups, or scheduler=hit-miss-shared"
+            "fixed-split, or scheduler=hit-miss-shared"
         )
 
 

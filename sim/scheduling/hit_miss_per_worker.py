@@ -7,7 +7,6 @@ from itertools import cycle
 
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.core.worker import GROUPED
 from mezzotint.sim.protocols import Run, Scheduler, Worker
 
 Queue = deque[Request]
@@ -68,11 +67,7 @@ class HitMissPerWorker(Scheduler):
     def worker_changed(self, worker: Worker, now_s: float) -> None:
         left = self._unassigned
         self._unassigned = deque()
-        # Workers of which one only failed have neither a group nor a role more, and are not gone through.
-        for queues in (self._misses, self._hits) if self._restart_turns() else ():
-            # A group has a queue of its own (test_a_group_takes_the_requests_queued_at_its_gpus).
-            for grouped in [member for member in queues if member.state == GROUPED]:
-                left.extend(queues.pop(grouped))
+        self._restart_turns()
         if worker.role == self.miss_role:
             if self._for_hits is not None:
                 left.extend(self._hits.pop(worker, ()))
@@ -87,20 +82,14 @@ class HitMissPerWorker(Scheduler):
                 self._waiting += 1
                 self._run.pull(taker)
 
-    def _restart_turns(self) -> bool:
-        """Restart both turns: misses from the first worker up, hits from the last one down.
-
-        Returns:
-            True if the workers or their roles are others than before.
-        """
+    def _restart_turns(self) -> None:
+        """Restart both turns: misses from the first worker up, hits from the last one down."""
         workers, large = self._run.cluster.workers, self._run.cluster.workers_of(self.miss_role)
-        changed = workers is not self._workers or large is not self._large
-        if changed:
+        if workers is not self._workers or large is not self._large:
             self._workers, self._large = workers, large
             self._small = [worker for worker in reversed(workers) if worker.role != self.miss_role]
         self._for_misses = cycle(self._large) if self._large else None
         self._for_hits = cycle(self._small) if self._small else None
-        return changed
 
     def _next_in_turn(self, request: Request) -> Worker | None:
         turn = self._for_misses if request.plan.source == MISSING else self._for_hits or self._for_misses

@@ -1,14 +1,20 @@
 """Add-ons of stages: ControlNets inline, on service GPUs or on shared servers, and LoRAs in the denoiser's weights."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isnan
 
-from mezzotint.backends.base import FREE, AddonBackend, Asset, Cost, Work, WorkFailed
+from mezzotint.backends.base import FREE, Asset, Cost, Work, WorkFailed
 from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
-from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_side_by_side, remote_extra_s
+from mezzotint.sim.addons.service_gpus import (
+    ServiceGpus,
+    assign_gpus,
+    load_side_by_side,
+    remote_extra_s,
+    step_parts,
+)
 from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.culprit import class_name
@@ -24,7 +30,7 @@ CONTROLNET = "controlnet"
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """The service GPUs that launches that follow each other hold.
+    """The service GPUs that a launch holds, or launches that follow each other.
 
     Attributes:
         assigned: each ControlNet with its service GPUs.
@@ -45,8 +51,9 @@ class StageAddons:
 
     Inline, each GPU of the group holds the ControlNets and runs its share of them, as much faster as the denoiser is on
     the group. With ``service`` a launch on d GPUs holds d service GPUs for each of its ControlNets, from its start to
-    its end. While too few are idle it waits, on its own idle GPUs. Launches take service GPUs in the order in which
-    they first found too few, so that none waits for ever. A service GPU keeps its ControlNets, and evicts the least
+    its end: those that the allocation sets aside, else others that its policy chose. While too few of those set aside
+    are idle it waits, on its own idle GPUs. Launches take them in the order in which they first found too few, so that
+    none waits for ever. A service GPU keeps its ControlNets, and evicts the least
     recently used ones for others; absent ones are loaded before the launch's first step, all at once.
 
     On shared servers, a launch calls them at every step, and the step lasts until they have answered. While its
@@ -58,15 +65,21 @@ class StageAddons:
 
     Args:
         controlnet_placement: inline, on service GPUs, or on shared servers.
+        faster: model -> speedup of its denoiser and ControlNets over plain kernels.
+        chooses_service_gpus: True if the group policy does (GroupPolicy).
 
     Raises ConfigError for other placements, and without a service GPU.
     """
 
     run: Run
-    controlnet_placement: ControlNetPlacement = field(default_factory=InlineControlNets)
+    controlnet_placement: ControlNetPlacement | ServiceGpus = field(default_factory=InlineControlNets)
     lora_loading: LoraLoading = field(default_factory=SyncLoading)
+    faster: Callable[[str], float] = field(default=lambda _: 1.0)
+    chooses_service_gpus: bool = False
     is_service: bool = field(init=False)
     is_shared: bool = field(init=False)
+    _placement: ControlNetPlacement = field(init=False, repr=False)
+    """That of ControlNets inline or on shared servers."""
     _wait: RequestColumn = field(init=False, repr=False)
     _short_since_s: dict[Progress, float] = field(init=False, default_factory=dict, repr=False)
     """Launches that found too few idle service GPUs, in the order in which they may take them."""
@@ -83,12 +96,14 @@ class StageAddons:
                 f"controlnet_placement: found {class_name(placement)}, and executor=stages runs ControlNets inline, on "
                 "service GPUs or on shared servers; add controlnet_placement=inline, service or shared"
             )
-        if self.is_service and not run.cluster.servers:
+        self.chooses_service_gpus = self.chooses_service_gpus and self.is_service and not run.cluster.servers
+        if self.is_service and not run.cluster.servers and not self.chooses_service_gpus:
             raise ConfigError(
-                "controlnet_placement=service: executor=stages takes GPUs that the allocation sets aside, and found "
-                "none; add allocation=controlnet-servers"
+                "controlnet_placement=service: this group policy takes GPUs that the allocation sets aside, and found "
+                "none; add allocation=controlnet-servers, or choose group_policy=fixed-degree"
             )
-        placement.bind(run, lambda _: 1.0)
+        placement.bind(run, self.faster)
+        self._placement = InlineControlNets() if isinstance(placement, ServiceGpus) else placement
         # Nothing to interrupt: a launch without its LoRAs asks at every step.
         self.lora_loading.bind(run, lambda _: None)
         if self.is_service:
@@ -105,7 +120,7 @@ class StageAddons:
         """Return why the add-ons of ``request`` can run on no group; empty if they can."""
         run, servers = self.run, self.run.cluster.servers
         nets, loras = (requested_addons(run, request, kind) for kind in ("controlnet", "lora"))
-        if self.is_service and len(nets) > len(servers):
+        if self.is_service and not self.chooses_service_gpus and len(nets) > len(servers):
             return (
                 f"its {len(nets)} ControlNets need as many service GPUs, found {len(servers)}; raise allocation.servers"
             )
@@ -114,7 +129,9 @@ class StageAddons:
         # Merged in place, they take no bytes beyond the weights'.
         merged = loras if isinstance(self.lora_loading, SyncLoading) else ()
         on_group = [Asset("model", model, model), *merged, *(() if self.is_remote else nets)]
-        for where, assets in (("its GPU", on_group), *(("a service GPU", [net]) for net in nets if self.is_remote)):
+        beside = [Asset("model", model, model)] if self.chooses_service_gpus else []
+        on_service = [("a service GPU", [*beside, net]) for net in nets if self.is_remote]
+        for where, assets in (("its GPU", on_group), *on_service):
             needed = sum(worker.backend.bytes(asset) or 0 for asset in assets) + activation_bytes(worker, request)
             memory_bytes = worker.gpu.memory_bytes
             if len(assets) > (where == "its GPU") and memory_bytes is not None and needed > memory_bytes:
@@ -141,29 +158,39 @@ class StageAddons:
 
     def max_degree(self, request: Request, stage: Stage, gpus: int) -> int:
         """Return the greatest parallel degree up to ``gpus`` for which there are enough service GPUs."""
-        nets = self._count(request, stage)
+        nets = self._count(request) if stage.denoises else 0
+        if self.chooses_service_gpus:
+            return max(gpus // (1 + nets), 1)
         return min(gpus, len(self.run.cluster.servers) // nets) if nets else gpus
+
+    def chosen_gpus(self, request: Request, degree: int) -> int:
+        """Return how many GPUs the group policy chooses for the ControlNets of ``request`` on ``degree`` GPUs."""
+        return self._count(request) * degree if self.chooses_service_gpus else 0
 
     def extra_s(self, work: Work, degree: int) -> float:
         """Return the seconds that ControlNets on other GPUs add to a step of ``work`` on ``degree`` GPUs, unqueued."""
         if not work.remote_controlnets:
             return 0.0
-        backend = self.run.backend
-        assert isinstance(backend, AddonBackend)
-        return remote_extra_s(backend.remote_controlnet_costs(work, 1, degree), len(work.remote_controlnets))
+        parts = step_parts(self.run.backend, work, 1, degree, self.faster)
+        return remote_extra_s(parts, len(work.remote_controlnets))
 
-    def reserve(self, progress: Progress, group: Worker) -> bool:
+    def reserve(self, progress: Progress, group: Worker, chosen: tuple[int, ...] = ()) -> bool:
         """Take the service GPUs of the next launch of ``progress`` on ``group``; return False if too few are idle.
 
-        A launch that follows another one on ``group`` keeps its service GPUs.
+        These are ``chosen`` by the group policy, and idle, or set aside. A launch that follows another one on
+        ``group`` keeps those set aside.
 
         Raises ConfigError if there will never be enough.
         """
         if self.is_shared:
             return self._reserve_on_servers(progress, group)
         request, degree, now_s = progress.request, len(group.gpus), self.run.clock._now
-        needed = self._count(request, progress.stage) * degree
+        needed = self._count(request) * degree if progress.stage.denoises else 0
         if not needed or progress in self._services:
+            return True
+        nets = requested_addons(self.run, request, CONTROLNET)
+        if self.chooses_service_gpus:
+            self._take(progress, nets, [self.run.cluster.group((gpu,)) for gpu in chosen], degree)
             return True
         servers = self.run.cluster.servers
         if needed > len(servers):
@@ -177,11 +204,14 @@ class StageAddons:
             self._short_since_s.setdefault(progress, now_s)
             return False
         self._wait[request.row] += now_s - self._short_since_s.pop(progress, now_s)
-        nets = requested_addons(self.run, request, "controlnet")
-        service = self._services[progress] = Service(assign_gpus(nets, idle, degree))
+        self._take(progress, nets, idle, degree)
+        return True
+
+    def _take(self, progress: Progress, nets: Sequence[Asset], gpus: Sequence[Worker], degree: int) -> None:
+        """Take as many of ``gpus`` as ``nets`` need beside ``degree`` GPUs of the denoiser of ``progress``."""
+        service = self._services[progress] = Service(assign_gpus(nets, gpus, degree))
         for server in service.gpus:
             self.run.cluster.occupy(server)
-        return True
 
     def _reserve_on_servers(self, progress: Progress, group: Worker) -> bool:
         """Load the ControlNets of ``progress`` onto shared servers; return False if they fit on none now."""
@@ -190,10 +220,10 @@ class StageAddons:
             return True
         if next(iter(self._short_since_s), progress) is progress:
             with suppress(WorkFailed):
-                self._on_servers[progress] = self.controlnet_placement.load_addons(group, request, ())
+                self._on_servers[progress] = self._placement.load_addons(group, request, ())
                 self._short_since_s.pop(progress, None)
                 return True
-            self.controlnet_placement.request_left(group, request, ())
+            self._placement.request_left(group, request, ())
         self._short_since_s.setdefault(progress, self.run.clock._now)
         return False
 
@@ -208,7 +238,7 @@ class StageAddons:
 
     def wait_s(self, request: Request, group: Worker, now_s: float) -> float:
         """Call the servers for a step of ``request`` on ``group``; return what it waits beyond its cost."""
-        step = self.controlnet_placement.step(group, [request], Cost(0.0), now_s)
+        step = self._placement.step(group, [request], Cost(0.0), now_s)
         return max(step.seconds - self.extra_s(self.run.work(request), len(group.gpus)), 0.0)
 
     def load(self, progress: Progress, group: Worker, now_s: float) -> Loads:
@@ -227,7 +257,7 @@ class StageAddons:
             longest = load_side_by_side(run, service.assigned, request)
             loads += [(kind, Cost(cost.seconds)) for kind, cost in longest]  # meanwhile all GPUs of ``group`` wait
         workers = [run.cluster.group((gpu,)) for gpu in group.gpus]
-        parts = (self.lora_loading,) if self.is_remote else (self.controlnet_placement, self.lora_loading)
+        parts = (self.lora_loading,) if self.is_remote else (self._placement, self.lora_loading)
         for part in parts:
             by_gpu = [part.load_addons(worker, request, ()) for worker in workers]
             slowest = max(by_gpu, key=lambda loads: sum(cost.seconds for _, cost in loads))
@@ -257,37 +287,44 @@ class StageAddons:
             The GPU seconds of its service GPUs, which are recorded, and the cost of restoring the weights of a GPU of
             ``group``.
         """
-        cluster, request, service = self.run.cluster, progress.request, self._services.pop(progress, None)
-        gpu_s = 0.0
+        cluster, request = self.run.cluster, progress.request
+        gpu_s = self.end_service(progress, watts, is_last, now_s)
         if self._on_servers.pop(progress, None) is not None:
-            self.controlnet_placement.request_left(group, request, ())
-        if service is not None:
-            from_s = min(service.from_s, now_s)  # it may fail before it begins
-            seconds = now_s - from_s
-            gpu_s = seconds * len(service.gpus)
-            for server in service.gpus:
-                drawn_j = None if isnan(watts) else watts * seconds
-                joules = cluster.record_busy(server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row)
-                request.energy_j += joules
-                self.run.attempts().add(
-                    request.row, MISSING, CONTROLNET, request.model or "", server.gpus, from_s, now_s,
-                    estimate_s=0.0, energy_j=joules,
-                )  # fmt: skip
-                cluster.vacate(server)
-            if is_last and isinstance(self.controlnet_placement, ServiceGpus):
-                self.controlnet_placement.evict_all(service.gpus)
+            self._placement.request_left(group, request, ())
         if not is_last:
             self.lora_loading.request_paused(request)
             return gpu_s, FREE
         restoring = []
         for worker in [cluster.group((gpu,)) for gpu in group.gpus]:
             if not self.is_remote:
-                self.controlnet_placement.request_left(worker, request, ())
+                self._placement.request_left(worker, request, ())
             restoring.append(self.lora_loading.request_left(worker, request, ()))
         # All GPUs at once, and the slowest counts.
         return gpu_s, max(restoring, key=lambda cost: cost.seconds)
 
-    def _count(self, request: Request, stage: Stage) -> int:
-        """Return the ControlNets of ``stage`` of ``request`` that run on service GPUs."""
-        has_nets = self.is_service and request.addons is not None and stage.denoises
-        return len(request.addons.controlnets) if has_nets and request.addons is not None else 0
+    def end_service(self, progress: Progress, watts: float, is_last: bool, now_s: float) -> float:
+        """Free the service GPUs of ``progress``, if any, as of `free`; return their GPU seconds, which are recorded."""
+        service = self._services.pop(progress, None)
+        if service is None:
+            return 0.0
+        cluster, request = self.run.cluster, progress.request
+        from_s = min(service.from_s, now_s)  # it may fail before it begins
+        seconds = now_s - from_s
+        for server in service.gpus:
+            drawn_j = None if isnan(watts) else watts * seconds
+            joules = cluster.record_busy(
+                server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row, request.model or ""
+            )
+            request.energy_j += joules
+            self.run.attempts().add(
+                request.row, MISSING, CONTROLNET, request.model or "", server.gpus, from_s, now_s,
+                estimate_s=0.0, energy_j=joules,
+            )  # fmt: skip
+            cluster.vacate(server)
+        if is_last and isinstance(self.controlnet_placement, ServiceGpus):
+            self.controlnet_placement.evict_all(service.gpus)
+        return seconds * len(service.gpus)
+
+    def _count(self, request: Request) -> int:
+        """Return the ControlNets of ``request`` that run on service GPUs."""
+        return len(request.addons.controlnets) if self.is_service and request.addons is not None else 0

@@ -1,12 +1,13 @@
 """True costs of stages on groups of GPUs, as the machine takes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
 
 from mezzotint.backends.base import Backend, BackendError, Cost, Work, size_text
 from mezzotint.backends.patched import Size
+from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE, WHOLE, Stage, three_stages, whole_stage
@@ -37,6 +38,8 @@ class StageCosts:
         feature_cache: what a step reuses of the step before; None computes everything. Each GPU of a group reuses the
             same share of its part of a step (assumed).
         patches: the costs of steps of images cut into patches; None for whole images.
+        kernels: of the denoiser and its ControlNets.
+        speedup: GPUs of a group -> speedup of a step over one GPU; it replaces that of ``backend``.
 
     Raises ConfigError unless there is one denoiser in ``form``.
     """
@@ -48,6 +51,8 @@ class StageCosts:
     addons: StageAddons | None
     feature_cache: FeatureCache | None = None
     patches: PatchedSteps | None = None
+    kernels: Kernels = field(default_factory=Kernels)
+    speedup: Mapping[int, float] = field(default_factory=dict)
     _by_row: bool = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
     _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
@@ -148,6 +153,7 @@ class StageCosts:
                 last_s = backend.end((work,) * batch).seconds / batch
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
             step_s = backend.component_s(component, work, degree, batch)
+        first_s, last_s = first_s * self.kernels.stages, last_s * self.kernels.stages
         watts = self.gpu.energy_j(1.0) * degree if joules is None or not step_s else joules / step_s
         ends: tuple[float, ...] = ()
         if stage.denoises:
@@ -200,6 +206,9 @@ class StageCosts:
                 f"a step of {work.model} at {size} on {degree} GPUs was not measured (degrees "
                 f"with a profile: {sizes}); name these degrees, or add the figure to a profile in backend.folder"
             )
+        faster = self.kernels.faster(work.model)
+        if faster != 1.0:
+            cost = cost.times(1.0 / faster)
         step_s, joules = cost.seconds, cost.joules
         extra_s = 0.0 if self.addons is None else self.addons.extra_s(work, degree)
         if extra_s and joules is not None:
@@ -209,6 +218,9 @@ class StageCosts:
     def _group_step(self, work: Work, degree: int, batch: int) -> Cost | None:
         """Return a step on ``degree`` GPUs; inline ControlNets are as much faster there as the denoiser."""
         backend = self.backend
+        if degree in self.speedup:
+            alone = backend.group_step(work, 1, batch)
+            return None if alone is None else _on_gpus(degree, alone.over(self.speedup[degree]))
         if degree == 1 or not work.controlnets:
             return backend.group_step(work, degree, batch)
         assert batch == 1
@@ -224,14 +236,15 @@ class StageCosts:
         cost = self.patches.on_one_gpu(self.backend, works)
         if degree == 1:
             return cost
+        if degree in self.speedup:
+            return _on_gpus(degree, cost.over(self.speedup[degree]))
         shares = []
         for work in {(work.width, work.height): work for work in works}.values():
             on_group, alone = (self.backend.group_step(replace(work), gpus) for gpus in (degree, 1))
             if on_group is None or alone is None:
                 return None
             shares.append(on_group.seconds / alone.seconds)
-        cost = cost.times(max(shares))
-        return cost if cost.joules is None else Cost(cost.seconds, cost.joules * degree)
+        return _on_gpus(degree, cost.times(max(shares)))
 
     def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
         """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
@@ -255,6 +268,11 @@ class StageCosts:
                 f"GB of the {memory_bytes / 1e9:.1f} GB of a {self.gpu.name}; lower the batch limit of the group "
                 "policy"
             )
+
+
+def _on_gpus(degree: int, cost: Cost) -> Cost:
+    """Return ``cost``, with the joules of one GPU, with those of ``degree`` GPUs."""
+    return cost if cost.joules is None else Cost(cost.seconds, cost.joules * degree)
 
 
 @dataclass(frozen=True, slots=True)

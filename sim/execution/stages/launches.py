@@ -24,7 +24,7 @@ class LaunchState:
     """A launch from the decision to its end.
 
     Attributes:
-        mask: its GPUs, one bit each.
+        mask: its GPUs and those of its ControlNets, one bit each.
         needed: the GPUs that must be idle for its start, those of a move among them.
         steps: steps that it runs; fewer after an interruption.
         every: steps from one boundary to the next, at which the policy may decide anew.
@@ -34,6 +34,7 @@ class LaunchState:
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; None before its first step, also while its latent moves.
         batch: the other requests of its batch.
+        service: the GPUs of its ControlNets, of those that run stages.
         joins: True if requests join and leave its batch (Stage.max_batch), so that it goes on in other launches.
         begin_s: instant at which its work begins, or the move.
         steps_from_s: instant from which its steps are counted, after the text encoding that is part of its stage.
@@ -57,6 +58,7 @@ class LaunchState:
     steps: int
     every: int
     batch: tuple[Progress, ...] = ()
+    service: tuple[int, ...] = ()
     joins: bool = False
     stamp: int = 0
     queued_s: float = 0.0
@@ -80,6 +82,10 @@ class LaunchState:
     standing_steps: int = 0
     standing_s: float = inf
     is_cut: bool = False
+
+    def claimed(self) -> tuple[int, ...]:
+        """Return all GPUs that it claims."""
+        return self.gpus + self.service if self.service else self.gpus
 
     def requests(self) -> tuple[Progress, ...]:
         """Return all requests that it runs."""

@@ -45,11 +45,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge
 
 from mezzotint.backends.base import FREE, Backend, Cost
-from mezzotint.settings.ranges import Bandwidth, Count, Seconds
+from mezzotint.settings.ranges import Bandwidth, Count, Positive, Seconds
 from mezzotint.sim.addons.inline import InlineControlNets
+from mezzotint.sim.addons.kernels import Kernels
+from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
 from mezzotint.sim.core.culprit import class_name
@@ -124,6 +128,8 @@ class Stages(Executor, Scheduler):
         feature_cache: what a step reuses of the step before; None computes everything.
         batching: ``PatchedSteps`` cuts the images of a batch of denoisers into patches, whatever their sizes; None
             batches requests of one size alone.
+        kernels: kernels of the denoiser and its ControlNets; None is the framework's own.
+        speedup: GPUs of a group -> speedup of a step over one GPU; overrides the backend's profile.
     """
 
     group_policy: GroupPolicy | None = None
@@ -135,10 +141,12 @@ class Stages(Executor, Scheduler):
     link_bytes_s: Bandwidth = 0.0
     text_bytes: Count = TEXT_BYTES
     launch_s: Seconds = 0.0
-    controlnet_placement: ControlNetPlacement | None = None
+    controlnet_placement: ControlNetPlacement | ServiceGpus | None = None
     lora_loading: LoraLoading | None = None
     feature_cache: FeatureCache | None = None
     batching: Steps | None = None
+    kernels: Kernels | None = None
+    speedup: dict[Annotated[int, Ge(2)], Positive] = field(default_factory=dict)
     _policy: GroupPolicy = field(init=False, repr=False)
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
@@ -206,7 +214,6 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
-        cluster.keep("groups", "executor=stages forms its own groups")
         if self.group_policy is None:
             check_batches(self.stages, None, self.feature_cache)
             moves = {"forming_s": self.forming_s, "migration_s": self.migration_s, "link_bytes_s": self.link_bytes_s}
@@ -217,12 +224,18 @@ class Stages(Executor, Scheduler):
             check_batches(self.stages, self._policy, self.feature_cache)
             if not self._policy.follows_gpus:
                 why = f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
-                cluster.keep("roles", why)
+                cluster.keep_roles(why)
+        kernels = self.kernels or Kernels()
+        kernels.bind(run)
         if run.workload.addons is not None:
             remedy = "choose another executor=, or addons=ignore"
             check_one_kind(cluster.kinds, "executor=stages", "groups that serve add-ons are of", remedy)
             self._addons = StageAddons(
-                run, self.controlnet_placement or InlineControlNets(), self.lora_loading or SyncLoading()
+                run,
+                self.controlnet_placement or InlineControlNets(),
+                self.lora_loading or SyncLoading(),
+                kernels.faster,
+                self._policy.chooses_service_gpus,
             )
             self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_at, self._end_at)
         self._gpus = Occupancy(Claims([0] * gpus))
@@ -234,7 +247,9 @@ class Stages(Executor, Scheduler):
         if self.batching is not None:
             patches = bind_patches(run, self.batching, self._policy, self.stages, self.feature_cache)
         for gpu, backend in cluster.kinds.items():
-            costs = StageCosts(run, gpu, backend, self.stages, self._addons, self.feature_cache, patches)
+            costs = StageCosts(
+                run, gpu, backend, self.stages, self._addons, self.feature_cache, patches, kernels, self.speedup
+            )
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
             if backend.live:
                 costs, estimates = self._run_live(gpu, backend), estimates or NoEstimates(class_name(self._policy))
@@ -286,8 +301,8 @@ class Stages(Executor, Scheduler):
         known, claimed = self._known[gpu.name], self._gpus.claimed
         return View(
             MappingProxyType(self._waiting), claimed, known.are_exact, claimed.idle, known.degrees,
-            known.cost, known.remaining_s, self.interrupt, self.withdraw, self._lookahead.ask_again, self.place,
-            self.discard, self.decide_at, self._view,
+            known.cost, self._service_gpus, known.remaining_s, self.interrupt, self.withdraw,
+            self._lookahead.ask_again, self.place, self.discard, self.decide_at, self._view,
         )  # fmt: skip
 
     def _assume(self, run: Run) -> None:
@@ -357,6 +372,9 @@ class Stages(Executor, Scheduler):
         self._free_reserved(progress)
         self._forget(progress)
         self._run.end(progress.request, DISCARDED, reason)
+
+    def _service_gpus(self, progress: Progress, degree: int) -> int:
+        return 0 if self._addons is None else self._addons.chosen_gpus(progress.request, degree)
 
     def _completed_steps(self, progress: Progress) -> int:
         """Return the steps of the launch of ``progress`` that ended by now; the last one ends with the launch."""
@@ -434,7 +452,7 @@ class Stages(Executor, Scheduler):
         if self._may_give_up and isinstance(decided, Launch) and self._is_void(decided):
             return
         try:
-            progress, gpus, steps, ahead, every, batch = decided
+            progress, gpus, steps, ahead, every, batch, service = decided
         except (TypeError, ValueError):
             raise self._error(f"decides on {decided!r}; expected a Launch") from None
         try:
@@ -449,13 +467,15 @@ class Stages(Executor, Scheduler):
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
         if type(every) is not int or every < 1:
             raise self._error(f"launches {progress!r} with boundaries every {every!r} steps; expected 1 or more")
-        self._gpus.claimed.add(gpus, 1)
+        if service or self._addons is not None:
+            mask |= self._service_mask(progress, gpus, service)
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._gpus.mask_there(last.gpus)  # a GPU that is away is not waited for
-        launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch)
+        launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch, service)
+        self._gpus.claimed.add(launch.claimed(), 1)
         launch.goes_on = progress is self._ending
         launch.joins = progress.stage.max_batch > 1 and progress.batch_key is not None
         if batch != ():
@@ -465,6 +485,19 @@ class Stages(Executor, Scheduler):
         if self.launch_s and not ahead:
             launch.earliest_s = self._clock._now + self.launch_s
         self._enqueue(launch)
+
+    def _service_mask(self, progress: Progress, gpus: tuple[int, ...], service: tuple[int, ...]) -> int:
+        """Return the bits of the GPUs ``service`` of ControlNets. Raises SimulationError if they are wrong."""
+        expected = self._service_gpus(progress, len(gpus)) if progress.stage.denoises else 0
+        if len(service) != expected:
+            raise self._error(
+                f"launches {progress!r} on {len(gpus)} GPUs with {len(service)} more for its ControlNets; expected "
+                f"{expected} (StageView.service_gpus)"
+            )
+        if not service:
+            return 0
+        self._mask(gpus + service, progress)
+        return self._gpus.mask(service)
 
     def _claim_batch(self, launch: LaunchState) -> None:
         """Take the other requests of a batch. Raises SimulationError if they cannot run with the first."""
@@ -565,7 +598,7 @@ class Stages(Executor, Scheduler):
         # (test_launch_waits_for_service_gpus_that_another_request_holds).
         if last is not None and last is not group:
             self._free_reserved(progress)
-        if self._addons is not None and not self._addons.reserve(progress, group):
+        if self._addons is not None and not self._addons.reserve(progress, group, launch.service):
             return False
         self._gpus.start(launch.mask)
         if self._pulled is None:  # else the scheduler took the worker
@@ -729,7 +762,7 @@ class Stages(Executor, Scheduler):
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
-        if self._gpus.are_there(launch.gpus):
+        if self._gpus.are_there(launch.claimed()):
             self._enqueue(launch)
         else:
             self._wait_again(launch)  # a GPU of it has left meanwhile
@@ -903,11 +936,18 @@ class Stages(Executor, Scheduler):
         self._gpus.end(on.gpus)
         if self._pulled is None:
             self._run.cluster.vacate(on)
+        if self._addons is not None and launch.service and launch.moving is None:
+            assert launch.cost is not None
+            self._gpus.end(launch.service)
+            is_last = launch.steps == launch.progress.left
+            watts = launch.cost.watts / len(launch.gpus)
+            gpu_s = self._addons.end_service(launch.progress, watts, is_last, self._clock._now)
+            self._account.add(launch.progress, "gpu_s", gpu_s)
         self._unclaim(launch)
 
     def _unclaim(self, launch: LaunchState) -> None:
         """Give up the GPUs of ``launch``, and forget it."""
-        self._gpus.claimed.add(launch.gpus, -1)
+        self._gpus.claimed.add(launch.claimed(), -1)
         del self._launches[launch.progress]
         for other in launch.batch:
             del self._in_batch_of[other]
@@ -1077,7 +1117,7 @@ class Stages(Executor, Scheduler):
                 lost.append(launch.progress.request)
                 continue
             if launch.ends_s < inf and on is not None:
-                if worker.id in on.gpus:
+                if worker.id in on.gpus or (launch.moving is None and worker.id in launch.service):
                     self._lose(launch, on, now_s)
                     lost += [progress.request for progress in launch.requests()]
                 continue

@@ -24,11 +24,6 @@ def bind_patches(
             f"batching: found {class_name(batching)}, and groups of GPUs batch requests of one size without it; leave "
             "it out (~batching), or choose batching=patched"
         )
-    if batching.speedup:
-        raise ConfigError(
-            "batching.speedup: found one beside executor=stages, whose groups are as fast as the profile has them; "
-            "leave it out, or choose executor=continuous-batching"
-        )
     is_shared = isinstance(form, list) and any(stage.denoises and stage.max_batch > 1 for stage in form)
     if not is_shared and policy.max_batch == 1:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import refuse_feature_cache
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
@@ -28,7 +29,7 @@ def check_batches(
             )
 
 
-def check_feature_cache(policy: GroupPolicy, placement: ControlNetPlacement | None) -> None:
+def check_feature_cache(policy: GroupPolicy, placement: ControlNetPlacement | ServiceGpus | None) -> None:
     """Raise ConfigError if steps that reuse features do not go with ``policy``, or with where ControlNets run."""
     if policy.needs_equal_steps:
         raise ConfigError(

@@ -102,7 +102,7 @@ class StageEstimates:
         degrees = self._degrees.get(key)
         if degrees is None:
             # The step on one GPU is in every profile; on more GPUs only where it was measured.
-            measured = {1, *self.costs.backend.group_sizes(model)}
+            measured = {1, *self.costs.backend.group_sizes(model), *self.costs.speedup}
             degrees = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
         if known is not None:
             known.degrees = degrees
@@ -155,6 +155,7 @@ class View:
     idle: Callable[[], list[int]]
     degrees: Callable[[Progress], Sequence[int]]
     cost: Callable[..., StageCost]
+    service_gpus: Callable[[Progress, int], int]
     remaining_s: Callable[[Progress, int], float]
     interrupt: Callable[[Progress], None]
     withdraw: Callable[[Progress], None]

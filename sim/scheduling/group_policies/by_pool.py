@@ -69,6 +69,9 @@ class Pool:
     ) -> StageCost:
         return self.view.cost(progress, degree, stage, others)
 
+    def service_gpus(self, progress: Progress, degree: int) -> int:
+        return self.view.service_gpus(progress, degree)
+
     def remaining_s(self, progress: Progress, degree: int) -> float:
         return self.view.remaining_s(progress, degree)
 
@@ -117,6 +120,7 @@ class ByPool(GroupPolicy):
     acts_on_answers: bool = field(init=False)
     needs_equal_steps: bool = field(init=False)
     batches_stages: bool = field(init=False)
+    chooses_service_gpus: bool = field(init=False)
     max_batch: int = field(init=False)
     follows_gpus: bool = field(init=False, default=True, repr=False)
     _pools: list[Pool] = field(init=False, default_factory=list, repr=False)
@@ -127,6 +131,7 @@ class ByPool(GroupPolicy):
         self.acts_on_answers = self.policy.acts_on_answers
         self.needs_equal_steps = self.policy.needs_equal_steps
         self.batches_stages = self.policy.batches_stages
+        self.chooses_service_gpus = self.policy.chooses_service_gpus
         self.max_batch = self.policy.max_batch
 
     def bind(self, run: Run, view: StageView) -> None:

@@ -1,6 +1,5 @@
 """Laws of the cluster: roles and orders, capacity, groups, memory, and busy time."""
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,13 +16,12 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, HIT, MISS, Plan
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.core.worker import BACKLOG, DISBANDED, DOWN, DRAINING, GROUPED, LOADING, ON, Worker
+from mezzotint.sim.core.worker import BACKLOG, DOWN, DRAINING, LOADING, ON, Worker
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.loading import ensure
 from mezzotint.sim.execution.sequential import Sequential
 from mezzotint.sim.execution.static_batch import StaticBatch
-from mezzotint.sim.protocols import Scheduler
 from mezzotint.sim.scheduling.hit_miss import HitMiss
 from mezzotint.sim.scheduling.hit_miss_per_worker import HitMissPerWorker
 from tests.sim.lab import FixedTimes, engine
@@ -219,36 +217,19 @@ def states(seen: list[str], gpu: int = 0) -> Any:
 
 def test_gpu_passes_through_the_states_of_the_drawing() -> None:
     seen: list[str] = []
-    groups: list[Any] = []
     look = states(seen)
-
-    def group(run: Any, now_s: float) -> None:
-        groups.append(run.cluster.form_group(run.cluster.workers, "small", now_s))
-
-    def look_at_group(*_: Any) -> None:
-        seen.append(groups[0].state)
 
     acts = (
         (1.0, look), (3.0, order(0, "small")), (4.0, look), (12.0, look), (18.0, look),
         (20.0, lambda run, _: run.fail(run.cluster.workers[0])), (21.0, look),
         (25.0, lambda run, now_s: run.cluster.repair(run.cluster.workers[0], now_s)), (26.0, look), (33.0, look),
         (34.0, order(0, "large")), (35.0, order(0, "small")), (42.0, look), (49.0, look),
-        (50.0, group), (51.0, look), (52.0, look_at_group), (58.0, look_at_group),
-        (59.0, lambda run, now_s: run.cluster.disband(groups[0], now_s)), (60.0, look_at_group), (61.0, look),
     )  # fmt: skip
     switched([0.0, 100.0], [10.0] * 2, *acts, roles=["large"] * 2, hits=[False, True])
-    assert seen == [
-        ON, DRAINING, LOADING, ON, DOWN, LOADING, ON, LOADING, ON, GROUPED, LOADING, ON, DISBANDED, ON,
-    ]  # fmt: skip
+    assert seen == [ON, DRAINING, LOADING, ON, DOWN, LOADING, ON, LOADING, ON]
 
 
-def test_workers_are_groups_without_their_gpus_and_no_gpu_that_leaves() -> None:
-    run = engine([0.0], [1.0], 3)
-    run.open()
-    group = run.cluster.form_group(run.cluster.workers[:2], "large", 0.0)
-    assert [worker.id for worker in run.cluster.workers] == [2, 3]
-    run.cluster.disband(group, 0.0)
-    assert [worker.id for worker in run.cluster.workers] == [0, 1, 2]
+def test_gpu_that_leaves_is_no_worker() -> None:
     rented = opened(100)
     rented.rent(1)
     rented.take(rented.workers[0])
@@ -271,10 +252,9 @@ def test_gpu_that_drains_loads_when_the_launch_of_a_stage_leaves_it() -> None:
     [
         lambda cluster, workers: cluster.change_role(workers[0], "small", 0.0),
         lambda cluster, workers: cluster.fail(workers[0], 0.0),
-        lambda cluster, workers: cluster.form_group(workers, "large", 0.0),
     ],
 )
-def test_rented_gpus_keep_their_role_and_form_no_group(order: Any) -> None:
+def test_rented_gpus_keep_their_role_and_do_not_fail(order: Any) -> None:
     cluster = opened(100)
     cluster.rent(1)
     with pytest.raises(ConfigError, match="controller: found one that orders and gives back single GPUs, and"):
@@ -445,129 +425,6 @@ def test_failing_request_still_pays_for_its_model_load() -> None:
     assert run.record.request_columns.reasons == {0: "no such shape"}
 
 
-# -- groups ---------------------------------------------------------------------------------------------------------
-
-
-class GroupScheduler(Scheduler):
-    """Serve with groups of ``size`` GPUs in one ``role``; disband idle groups."""
-
-    def __init__(self, size: int = 2, role: str = "large") -> None:
-        self.size, self.role = size, role
-
-    def bind(self, run: Any) -> None:
-        self.run, self.waiting = run, deque[Request]()
-
-    def offer(self, request: Request, now_s: float) -> Any:
-        idle = list(self.run.cluster.idle())
-        if len(idle) >= self.size:
-            group = self.run.cluster.form_group(idle[: self.size], self.role, now_s)
-            if group.has_capacity:  # no load needed
-                return group
-        self.waiting.append(request)
-        return None
-
-    def next(self, worker: Any, now_s: float) -> Any:
-        if len(worker.gpus) == 1:
-            return None
-        if self.waiting:
-            return self.waiting.popleft()
-        self.run.cluster.disband(worker, now_s)
-        return None
-
-    def __len__(self) -> int:
-        return len(self.waiting)
-
-
-class Metered(FixedTimes):
-    """Draws 100 W on one GPU, always."""
-
-    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
-        seconds = super().steps(works, count).seconds
-        return Cost(seconds, 100 * seconds)
-
-    def load(self, asset: Asset) -> Cost:
-        return Cost(self.swap_s, 100 * self.swap_s)
-
-
-def test_group_forms_loads_serves_and_counts_every_gpu() -> None:
-    """Two of three GPUs for small models serve the large one: 7 s of loading, then 20 s of work at twice the speed."""
-    for backend, watts in ((FixedTimes([20.0] * 2, LOAD_S), 300), (Metered([20.0] * 2, LOAD_S), 100)):
-        run = engine(
-            [0.0, 1.0], [20.0] * 2, roles=["small"] * 3, backend=backend, scheduler=GroupScheduler(),
-            executor=Sequential({2: 2.0}),
-        )  # fmt: skip
-        run.run()
-        assert spans(run) == [("load", 3, 0.0, 7.0), ("serve", 3, 7.0, 17.0), ("serve", 3, 17.0, 27.0)]
-        assert checked_busy_s(run) == 2 * 27.0
-        usage = run.record.usage_log.inside(0.0, 27.0, run.cluster.gpu_counts())
-        assert (usage.busy_s, usage.switch_s, usage.joules) == (54.0, 14.0, pytest.approx(watts * 54.0))
-        columns = run.record.request_columns
-        assert columns["energy_j"].tolist() == pytest.approx([watts * 20.0] * 2)
-        assert columns["denoise_s"].tolist() == [10.0] * 2
-        assert columns["step_share_s"].tolist() == [20.0] * 2  # GPU-seconds: twice the speed on two GPUs saves nothing
-        assert [(w.id, w.role, w.model) for w in run.cluster.workers] == [
-            (0, "large", "large"), (1, "large", "large"), (2, "small", "small"),
-        ]  # fmt: skip
-
-
-def test_misuse_of_worker_groups_is_refused() -> None:
-    messages: list[str] = []
-
-    def tried(*what: Any) -> Any:
-        def act(run: Any, now_s: float) -> None:
-            for each in what:
-                with pytest.raises(SimulationError) as caught:
-                    each(run.cluster, now_s)
-                messages.append(str(caught.value))
-
-        return act
-
-    def formed(run: Any, now_s: float) -> None:
-        run.cluster.form_group([run.cluster.workers[1], run.cluster.workers[2]], "large", now_s)
-
-    def disbanded(run: Any, now_s: float) -> None:
-        groups.append(run.cluster.workers[-1])
-        run.cluster.disband(groups[0], now_s)
-
-    singles: list[Any] = []
-    groups: list[Any] = []
-    first = tried(
-        lambda c, t: c.form_group([c.workers[0], c.workers[1]], "large", t),  # the first is busy
-        lambda c, t: c.form_group([c.workers[1], c.workers[1]], "large", t),
-        lambda c, t: c.form_group([c.workers[1]], "large", t),
-        lambda c, t: c.form_group(c.workers[1:3], "large", t, 0),
-        lambda c, t: c.form_group(c.workers[1:3], "large", t, 3),
-        lambda c, t: c.disband(c.workers[1], t),
-        lambda c, t: singles.extend(c.workers) or c.disband(c.workers[0], t),
-    )
-    second = tried(
-        lambda c, t: c.change_role(singles[1], "small", t),
-        lambda c, t: c.form_group([singles[1], singles[2]], "large", t),
-        lambda c, t: c.form_group([c.workers[-1], singles[3]], "large", t),
-        lambda c, t: c.take(singles[1]),
-        lambda c, t: c.record_busy(singles[1], t, t, "serve"),
-    )
-    third = tried(
-        lambda c, t: c.change_role(groups[0], "small", t),
-        lambda c, t: c.take(groups[0]),
-        lambda c, t: c.record_busy(groups[0], t, t, "serve"),
-    )
-    acts = ((1.0, first), (2.0, formed), (2.5, second), (3.0, disbanded), (4.0, third))
-    run = engine([0.0, 5.0], [10.0] * 2, 4, controllers=[Acts(*acts)])
-    run.run()
-    found = (
-        "not idle", "two or more different", "two or more different",
-        "wants 0 GPUs of a group of 2 to step", "wants 3 GPUs of a group of 2 to step", "not an idle group",
-        "not an idle group",
-        "one of the GPUs", "not idle", "not idle", "one of the GPUs", "one of the GPUs", "was disbanded",
-        "was disbanded", "time of worker 4 (large), which was disbanded",
-    )  # fmt: skip
-    assert len(messages) == len(found)
-    for text, part in zip(messages, found, strict=True):
-        assert part in text
-    assert checked_busy_s(run) == 20.0
-
-
 def test_busy_counts_workers_that_serve_or_load() -> None:
     """Of three GPUs one serves for 10 s, one loads for 20 s from 2 s on, and one is idle."""
     seen = []
@@ -581,18 +438,6 @@ def test_busy_counts_workers_that_serve_or_load() -> None:
     acts = Acts((1.0, look), (2.0, load), (5.0, look), (15.0, look), (23.0, look))
     engine([0.0, 30.0], [10.0, 1.0], 3, backend=FixedTimes([10.0, 1.0], 20.0), controllers=[acts]).run()
     assert seen == [1, 2, 1, 0]
-
-
-@pytest.mark.parametrize("executor", [StaticBatch(2), ContinuousBatching(2), Sequential()])
-def test_executor_without_a_speedup_refuses_a_group(executor: Any) -> None:
-    with pytest.raises((SimulationError, ConfigError), match=r"nothing says how (fast|much faster)"):
-        engine([0.0], [1.0], 2, scheduler=GroupScheduler(), executor=executor).run()
-
-
-@pytest.mark.parametrize(("executor", "key"), [(ContinuousBatching(1), "batching"), (Sequential(), "executor")])
-def test_missing_group_speedup_names_its_key(executor: Any, key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^{key}\.speedup: a request runs on 2 GPUs .* {key}\.speedup=\{{2: "):
-        engine([0.0], [1.0], 2, scheduler=GroupScheduler(), executor=executor).run()
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -693,14 +538,6 @@ def test_batch_evicts_addons_it_does_not_use_and_keeps_those_it_uses() -> None:
 def test_model_larger_than_the_device_is_refused() -> None:
     with pytest.raises(SimulationError, match=r"large takes .* GB that a test has \(cluster\.gpu\.memory_bytes\)"):
         opened(9)
-
-
-def test_group_memory_is_that_of_each_of_its_gpus() -> None:
-    run = engine([0.0], [1.0], 2, gpu=Gpu("test", 300.0, 60.0, "made up", memory_bytes=15), backend=Sized([1.0]))
-    run.open()
-    group: Any = run.cluster.form_group(run.cluster.workers, "large", 0.0)
-    assert run.cluster.admit(group, Asset("lora", "6", "large"), 6) is None
-    assert run.cluster.admit(group, Asset("lora", "5", "large"), 5) == []
 
 
 # -- busy time -----------------------------------------------------------------------------------------------------

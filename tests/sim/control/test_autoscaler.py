@@ -344,10 +344,6 @@ UTILISATION = "controller=autoscale-utilisation"
             "controller: found 2 GPUs in the role controlnet-server",
         ),
         (
-            (UTILISATION, "system=swiftdiffusion", "cluster=h800", "trace=add-ons", "cluster.count=8"),
-            "controller: found one that orders and gives back single GPUs, and a worker group",
-        ),
-        (
             (UTILISATION, "system=patchedserve", "discipline=shortest-remaining", "latency_predictor=known"),
             "discipline: found one that preempts beside a controller",
         ),

@@ -96,13 +96,14 @@ def test_swiftdiffusion_latency_is_steps_plus_patches_for_any_addons(nets: int, 
         came_s = 0.115 + max(sizes) / 2**30
         assert found.patch_step.tolist()[1:] == [int(np.ceil((came_s - 0.03) / step_s))] * 2
         assert outcome.summary["addons"]["loads_per_request"]["lora"] == pytest.approx(loras)
-    busy_s = (1 + nets) * (sum(stays(outcome)) + (2 * 0.378 if loras else 0.0))  # it ends with the last image
+    # Weights are restored on the denoiser's GPU alone; the run ends with the last image.
+    busy_s = (1 + nets) * sum(stays(outcome)) + (2 * 0.378 if loras else 0.0)
     gpu = outcome.summary["gpu"]
     assert gpu["busy_fraction"] * gpu["seconds"] == pytest.approx(busy_s)
 
 
-def test_request_that_needs_more_gpus_than_exist_fails_with_the_reason() -> None:
-    reason = "none of the 3 .* completed: 3 x with 4 ControlNets it takes 10 GPUs, 2 of them for the denoiser; found 8"
+def test_request_that_needs_more_gpus_than_exist_is_discarded_with_the_reason() -> None:
+    reason = "none of the 3 .* completed: 3 x it takes 10 GPUs, 8 of them for ControlNets, and the cluster has 8"
     with pytest.raises(ConfigError, match=reason):
         served("katz", 4, 0)
 
@@ -141,9 +142,7 @@ def test_unmerging_loras_holds_the_gpu_but_not_the_image() -> None:
 
 def test_one_worker_never_waits_at_its_controlnet_servers() -> None:
     """On its own servers a request's step takes what it takes in a group."""
-    shared = served(
-        "swiftdiffusion", 2, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "scheduler=fcfs"
-    )
+    shared = served("swiftdiffusion", 2, 0, "controlnet_placement=shared", "allocation=controlnet-servers")
     group = served("swiftdiffusion", 2, 0)
     assert rows(shared).denoise_s.tolist() == pytest.approx(rows(group).denoise_s.tolist())
     assert (rows(shared).server_wait_s < 1e-9).all()
@@ -155,7 +154,7 @@ def test_shared_controlnet_server_waits_less_than_md1(workers: int) -> None:
     worker has one outstanding call, so the queue is shorter than the number of other workers."""
     outcome = served(
         "swiftdiffusion", 1, 0, "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1",
-        "scheduler=fcfs", f"cluster.count={workers + 1}", "controlnet_placement.placement=[[controlnet-1]]",
+        f"cluster.count={workers + 1}", "controlnet_placement.placement=[[controlnet-1]]",
         "arrivals=closed", f"arrivals.outstanding={workers}", "arrivals.think_s=0.7", requests=40,
     )  # fmt: skip
     found = rows(outcome)
@@ -188,14 +187,13 @@ def test_memory_use_never_exceeds_the_device(system: str, memory: int, nets: int
     kept = Cluster.record_busy
 
     def record_busy(self: Cluster, worker: Any, *args: Any, **named: Any) -> float:
-        for gpu in {worker, *self.service_gpus(worker)}:
-            seen.append(sum(gpu.resident.values()) + (4_500_000_000 if gpu.model and gpu is worker else 0))
+        seen.append(sum(worker.resident.values()) + (4_500_000_000 if worker.model else 0))
         return kept(self, worker, *args, **named)
 
     words = []
     if system == "servers":
         system = "swiftdiffusion"
-        words = ["controlnet_placement=shared", "allocation=controlnet-servers", "scheduler=fcfs"]
+        words = ["controlnet_placement=shared", "allocation=controlnet-servers"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "record_busy", record_busy)
         try:
@@ -210,7 +208,7 @@ def test_memory_use_never_exceeds_the_device(system: str, memory: int, nets: int
 
 def test_feature_cache_with_shared_controlnet_servers_is_refused() -> None:
     """The saving at the servers is not modelled: they would be called for every kind of step at once."""
-    words = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
+    words = ["controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
     with pytest.raises(ConfigError, match=r"feature_cache: .* not modelled"):
         simulate(
             configured("system=swiftdiffusion", "cluster.count=3", "trace=add-ons", *words, "feature_cache=teacache")

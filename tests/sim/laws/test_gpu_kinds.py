@@ -256,15 +256,6 @@ def test_worker_cannot_take_a_role_that_its_kind_cannot_serve() -> None:
         run.run()
 
 
-def test_group_across_kinds_is_refused() -> None:
-    def form(run: Any) -> None:
-        run.cluster.form_group(run.cluster.workers[1:], "large", run.clock.now)
-
-    run = of_kinds(*(Kind(gpu, FixedTimes([1.0])) for gpu in (FIRST, FIRST, SECOND)), act=form)
-    with pytest.raises(SimulationError, match=r"wants a group of \[.*\], which are GPUs of several kinds"):
-        run.run()
-
-
 class Large(FixedTimes):
     """Its models take 8 GB."""
 
@@ -304,8 +295,6 @@ def test_pools_of_one_name_have_the_same_settings() -> None:
         (("cluster=mi210", f"++{pools(('mi210', 1))[1]}"), r"cluster\.pools: found beside .*add cluster=pools"),
         (("cluster=pools", "backend=live"), r"cluster\.pools: mezzotint\.backends\.\S+Live has no setting gpu"),
         (("cluster=pools", "backend.gpu=a40"), r"backend\.gpu: found 'a40' beside cluster\.pools"),
-        (("cluster=pools", "scheduler=groups"), r"scheduler=groups: .* cluster\.pools has mi210, a40"),
-        (("cluster=pools", "system=distrifusion"), r"controller=one-group: .* cluster\.pools has mi210, a40"),
         (("cluster=pools", "system=patchedserve", "slo=[5]"), r"discipline: .* cluster\.pools has mi210, a40"),
         (
             ("cluster=pools", "system=modm-quality", "controller=modm-hindsight", "controller.folder=x"),

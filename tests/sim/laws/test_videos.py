@@ -83,14 +83,14 @@ def test_wan_takes_the_measured_seconds_at_every_parallel_degree(shape: tuple[in
     width, height, frames, steps = shape
     cost = standalone_cost(wan, Work("wan2.2", width, height, steps, frames=frames))
     for gpus, measured_s in zip((1, 2, 4), SERVICE_S[shape], strict=True):
-        speedup = 1.0 if gpus == 1 else wan.speedup_of("wan2.2", width, height, gpus, frames)
-        assert speedup is not None
-        assert cost.denoise_s / speedup + cost.other_s == pytest.approx(measured_s, abs=0.01)
+        step = wan.group_step(Work("wan2.2", width, height, steps, frames=frames), gpus)
+        assert step is not None
+        assert steps * step.seconds + cost.other_s == pytest.approx(measured_s, abs=0.01)
 
 
 @pytest.mark.parametrize("gpus", [2, 4])
 def test_group_of_gpus_serves_a_video_with_the_speedup_of_its_shape(gpus: int) -> None:
-    words = ("scheduler=groups", f"scheduler.denoisers={gpus}", "cluster.count=8", "arrivals.rate_rpm=0.01")
+    words = ("system=xdit", f"group_policy.degree={gpus}", "cluster.count=8", "arrivals.rate_rpm=0.01")
     rows = simulated(*WAN, *mix(SHORT, LONG, requests=12), *words).requests.to_pandas()
     took_s = (rows.denoise_s + rows.decode_s).to_numpy()
     expected_s = [SERVICE_S[SHORT if frames == 3 else LONG][gpus // 2] for frames in rows.steps]

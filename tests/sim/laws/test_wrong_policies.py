@@ -235,9 +235,6 @@ CONTROLLERS = [
         ("OrdersAll", {"act": lambda self, workers: [self.cluster.change_role(worker, "small", 60.0)
                                                      for worker in workers]},
          "ordered the last worker of role 'large' elsewhere at 60"),
-        ("GroupOfBusy", {"act": lambda self, workers: self.cluster.form_group(
-            [worker for worker in workers if worker.running][:2], "large", 60.0)},
-         "wants worker .* in a group, which is not idle"),
         ("FailsBusy", {"act": lambda self, workers: [self.cluster.fail(worker, 60.0) for worker in workers
                                                      if worker.running]},
          "fails worker .* with 1 requests running"),
@@ -279,13 +276,9 @@ CONTROLLERS = [
         ("AssumesObject", {"bind": lambda self, run: run.assume("mood", object(), "a guess")},
          "assumes <object .* for 'mood'"),
     ),
-    *of("controller", their.Controller, STAGES,
-        ("FormsGroup", {"act": lambda self, workers: self.cluster.form_group(workers[:2], "large", 60.0)},
-         "orders GPUs .* into a group or back, and executor=stages forms its own groups"),
-    ),
     *of("controller", their.Controller, ("system=fixed-groups", *FLUX, *LOAD),
         ("OrdersRoles", {"act": lambda self, workers: self.cluster.change_role(workers[0], "large", 60.0)},
-         "orders GPUs to another role, .* counts on the GPUs that it began with"),
+         "orders GPUs to another role or back, .* counts on the GPUs that it began with"),
     ),
     *of("controller.rule", their.Rule, RENTED,
         ("WantsNan", {"wanted": returns(nan)}, "returned nan from wanted"),
@@ -503,13 +496,6 @@ def test_controllers_of_roles_and_rentals_are_refused_beside_fixed_groups(contro
     more = {"timetable": ["controller.at={60:{large:4}}"]}.get(controller, [])
     with pytest.raises(ConfigError, match=r"controller: found .* counts on the GPUs that it began with"):
         simulated(*STAGES, "group_policy=fixed-groups", f"controller={controller}", *more)
-
-
-def test_worker_groups_are_refused_beside_stages() -> None:
-    with pytest.raises(ConfigError, match="controller: found OneGroup, which groups GPUs for the whole run"):
-        simulated(*STAGES, "controller=one-group")
-    with pytest.raises(ConfigError, match=r"WorkerGroups orders GPUs .* into a group .* executor=stages forms its own"):
-        simulated("executor=stages", "scheduler=groups", "scheduler.denoisers=2", "trace.requests=20")
 
 
 @pytest.mark.invariant(7)

@@ -103,27 +103,6 @@ def test_role_flipper_conserves_requests_time_and_energy(run: Run) -> None:
     assert (misses.model == "sd3.5-large").all()
 
 
-def test_four_gpus_per_request_match_a_worked_example(run: Run) -> None:
-    """8 GPUs, 6 requests at once, four GPUs 3 times as fast as one: two at a time, 91.5 / 3 s each."""
-    common = ("trace.requests=6", "arrivals=closed", "arrivals.outstanding=6", "cluster.count=8")
-    outcome = run("scheduler=four-gpus-each", "++executor.speedup={4: 3.0}", *common)
-    rows = conserved(outcome)
-    one_s = 91.5 / 3
-    assert rows.finish_s.tolist() == pytest.approx([one_s, one_s, 2 * one_s, 2 * one_s, 3 * one_s, 3 * one_s])
-    assert outcome.summary["gpu"]["busy_fraction"] == pytest.approx(1.0)
-    assert rows.energy_j.tolist() == pytest.approx([4 * ACTIVE_W * one_s] * 6)
-
-
-def test_worker_groups_are_disbanded_and_formed_again(run: Run) -> None:
-    outcome = run(
-        "scheduler=four-gpus-each", "++executor.speedup={4: 3.0}", "trace.requests=400", "arrivals.rate_rpm=2",
-        "cluster.count=6",
-    )  # fmt: skip
-    rows = conserved(outcome)
-    ordered = rows.sort_values("start_s")
-    assert (ordered.start_s.to_numpy()[1:] >= ordered.finish_s.to_numpy()[:-1] - 1e-9).all()  # six GPUs, one group
-
-
 def test_three_stages_of_a_front_end_run_on_three_pools(run: Run, tmp_path: Path) -> None:
     """Three requests at once, 1 + 50 x 0.2 + 4 s, the first two without the last stage: by hand, a tandem of queues."""
     at = {"width": 1024, "height": 1024}

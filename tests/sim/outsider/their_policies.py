@@ -106,34 +106,6 @@ class RoleFlipper:
                 cluster.change_role(worker, other, self.run.clock.now)
 
 
-class FourGpusEach:
-    """Gives every request four GPUs at once."""
-
-    def bind(self, run):
-        self.run, self.waiting = run, deque()
-
-    def offer(self, request, now_s):
-        idle = list(self.run.cluster.idle())
-        if len(idle) >= 4:
-            return self.run.cluster.form_group(idle[:4], idle[0].role, now_s)
-        self.waiting.append(request)
-        return None
-
-    def next(self, worker, now_s):
-        if len(worker.gpus) == 1:
-            return None
-        if self.waiting:
-            return self.waiting.popleft()
-        self.run.cluster.disband(worker, now_s)
-        return None
-
-    def worker_changed(self, worker, now_s):
-        pass
-
-    def __len__(self):
-        return len(self.waiting)
-
-
 class SecondChance:
     """The oldest item goes, unless it was used since its last turn: then it moves to the end."""
 

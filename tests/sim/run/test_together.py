@@ -13,7 +13,7 @@ def refusal(*words: str) -> str:
 
 
 @pytest.mark.parametrize("controller", ["modm-quality", "modm-throughput", "modm-hindsight", "timetable"])
-@pytest.mark.parametrize("scheduler", ["fcfs", "dynamic-batching", "mlperf-batching", "groups"])
+@pytest.mark.parametrize("scheduler", ["fcfs", "dynamic-batching", "mlperf-batching"])
 def test_roles_are_not_ordered_beside_a_scheduler_that_ignores_them(controller: str, scheduler: str) -> None:
     words = refusal(f"scheduler={scheduler}", f"controller={controller}")
     assert words.startswith("scheduler: found ")
@@ -40,27 +40,16 @@ def test_scheduler_of_roles_is_refused_without_gpus_in_its_roles() -> None:
     assert not refusal("scheduler=hit-miss-shared", "allocation=uniform-large")
 
 
-def test_groups_for_the_whole_run_are_refused_beside_groups_of_stages() -> None:
-    assert "beside executor=stages" in refusal("controller=one-group", "executor=stages")
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("scheduler=groups", "failures=outages"), "failures: GPU 3 fails at 1 s in a worker group"),
-        (("executor=static-batch", "controller=equal-groups"), "nothing says how fast a group runs a static batch"),
-        (("controlnet_placement=service", "scheduler=fcfs"), "controlnet_placement: service GPUs are those of a"),
+        (("controlnet_placement=service", "scheduler=fcfs"), "controlnet_placement: found ServiceGpus"),
         (("scheduler=fcfs", "frontend=cascade-sdxs"), "must not mix models in a batch"),
         (("group_policy=rounds", "estimates=perfect", "scheduler=fcfs"), "scheduler: found Fcfs beside the group"),
     ],
 )
 def test_what_fails_in_the_run_is_an_error_of_the_settings(words: tuple[str, ...], why: str) -> None:
     assert why in refusal(*words)
-
-
-def test_a_group_takes_the_requests_queued_at_its_gpus() -> None:
-    """Each worker has a queue under hit-miss-per-worker; those that a group is formed of are asked no more."""
-    assert not refusal("scheduler=hit-miss-per-worker", "controller=equal-groups")
 
 
 def test_hits_whose_model_has_no_gpu_left_end_the_run() -> None:

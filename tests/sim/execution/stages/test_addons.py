@@ -17,7 +17,6 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.execution.continuous_batching import ContinuousBatching
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.protocols import ControlNetPlacement, GroupPolicy, Launch, Run, StageView
@@ -25,7 +24,6 @@ from mezzotint.sim.protocols.cluster import SERVER
 from mezzotint.sim.scheduling.estimates import Scaled
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
-from mezzotint.sim.scheduling.groups import WorkerGroups
 from tests.sim.execution.stages.test_life import StepByStep
 from tests.sim.lab import FixedTimes, engine, simulated
 
@@ -125,28 +123,6 @@ def test_service_is_faster_than_inline_and_slower_than_no_controlnets(degree: in
     assert latency_s["none"] < latency_s["service"] < latency_s["inline"]
     assert latency_s["none"] == BEGIN_S + STEPS * STEP_S / degree + END_S
     assert latency_s["inline"] == BEGIN_S + STEPS * (STEP_S + 2 * NET_S) / degree + END_S
-
-
-NAMES = st.lists(st.sampled_from(["canny", "depth", "pose", "tile"]), min_size=2, max_size=2, unique=True)
-
-
-@settings(max_examples=50, deadline=None)
-@given(asked=st.lists(st.tuples(st.integers(0, 9), NAMES), min_size=1, max_size=12))
-def test_one_gpu_with_service_equals_a_fixed_group_with_service_exactly(asked: list[tuple[int, list[str]]]) -> None:
-    """One request at a time on one GPU with two service GPUs, in a fixed group and in one that could change."""
-    times = np.cumsum([float(gap) for gap, _ in asked])
-    nets = [Addons(tuple(names)) for _, names in asked]
-    run = run_stages(times, nets, 1, 2)
-    group = engine(
-        times, np.ones(len(asked)), 3, backend=AddonTimes(), scheduler=WorkerGroups(), use_model_shape=False,
-        executor=ContinuousBatching(1, controlnet_placement=ServiceGpus()), addons=nets.__getitem__,
-        shapes=tuple(np.full(len(asked), value, np.int32) for value in (64, 64, STEPS)),
-    )  # fmt: skip
-    group.run()
-    for name in ("start_s", "finish_s", "load_s", "denoise_s", "decode_s", "energy_j"):
-        assert column(run, name) == column(group, name), name
-    used = [each.record.usage_log.inside(0.0, 1e6, each.cluster.gpu_counts()).busy_s for each in (run, group)]
-    assert used[0] == used[1]
 
 
 def test_launch_waits_for_service_gpus_that_another_request_holds() -> None:
@@ -342,15 +318,3 @@ def test_controlnets_stay_on_their_service_gpu_between_the_launches_of_a_request
     for policy in (EarliestDeadline(), StepByStep()):
         run = run_stages([0.0], [ONE], 1, 1, policy, controlnet_placement=ServiceGpus(keep_resident=False))
         assert column(run, "load_s") == [2.0]
-
-
-def test_fixed_group_whose_service_gpu_holds_the_controlnet_is_preferred() -> None:
-    """Two groups of a denoiser and a service GPU, each with another ControlNet; later requests load nothing."""
-    nets = [Addons((name,)) for name in ("canny", "depth", "canny", "depth", "depth", "canny")]
-    run = engine(
-        [0.0, 1.0, 20.0, 21.0, 40.0, 41.0], np.ones(6), 4, backend=AddonTimes(), scheduler=WorkerGroups(),
-        executor=ContinuousBatching(1, controlnet_placement=ServiceGpus()), addons=nets.__getitem__,
-        shapes=tuple(np.full(6, value, np.int32) for value in (64, 64, STEPS)), use_model_shape=False,
-    )  # fmt: skip
-    run.run()
-    assert column(run, "load_s") == [2.0, 2.0, 0.0, 0.0, 0.0, 0.0]

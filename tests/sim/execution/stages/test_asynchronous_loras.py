@@ -90,17 +90,6 @@ def test_pulled_requests_with_asynchronous_loras_run_as_continuous_batching(fetc
     assert (stages.patch_step > 0).mean() > 0.5
 
 
-def test_swiftdiffusion_without_groups_runs_the_same_on_stages() -> None:
-    """Its groups are of one GPU without ControlNets."""
-    plain = ("system=swiftdiffusion", "~kernels", "trace.controlnets=0", "arrivals.rate_rpm=40")
-    batches, stages = (
-        simulated(*ADD_ONS[:-2], *plain, *executor).requests.to_pandas()
-        for executor in ((), ("executor=stages", "~executor.max_batch", "controlnet_placement=inline"))
-    )
-    for name in ("start_s", "finish_s", "patch_step", "patch_s", "worker"):
-        assert stages[name].to_numpy() == pytest.approx(batches[name].to_numpy(), abs=1e-9), name
-
-
 @pytest.mark.parametrize(("degree", "step"), [(1, 2), (2, 3)])
 def test_loras_are_merged_on_all_gpus_at_the_boundary_after_they_arrived(degree: int, step: int) -> None:
     """They arrive 1.25 s after the first step begins; the launch of all steps goes on without a pause."""

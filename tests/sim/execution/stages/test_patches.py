@@ -174,7 +174,6 @@ def test_batch_of_patches_that_does_not_fit_into_memory_ends_the_run() -> None:
     ("executor", "said"),
     [
         (groups(Pools(), batching=SameSizeSteps()), r"batching: found .*SameSizeSteps"),
-        (groups(Pools(), batching=PatchedSteps(speedup={2: 1.5})), r"batching\.speedup: found one"),
         (groups(TetriServe(), stages="disaggregated"), r"which forms no batches here"),
         (groups(FixedDegree(), stages="disaggregated"), r"FixedDegree, which forms no batches here"),
         (

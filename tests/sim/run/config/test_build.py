@@ -48,12 +48,17 @@ CACHE = {
 OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     ("executor", "mezzotint.sim.execution.continuous_batching.ContinuousBatching", "max_batch", 0, {}),
     *(
-        ("executor", "mezzotint.sim.execution.sequential.Sequential", "speedup", each, {})
-        for each in ({1: 2.0}, {2: 0.0})
+        ("executor", "mezzotint.sim.execution.stages.life.Stages", "speedup", each, {})
+        for each in ({1: 2.0}, {2: 1.5, 4: -1.0})
     ),
-    ("steps", "mezzotint.sim.execution.same_size.SameSizeSteps", "speedup", {2: 1.5, 4: -1.0}, {}),
     ("scheduler", "mezzotint.sim.scheduling.batching.mlperf.MlperfBatching", "batch_timeout_s", nan, {}),
-    ("scheduler", "mezzotint.sim.scheduling.groups.WorkerGroups", "sizes", [1, 2, -1], {}),
+    (
+        "group_policy",
+        "mezzotint.sim.scheduling.group_policies.fixed_degree.FixedDegree",
+        "degree_by_controlnets",
+        [1, 2, -1],
+        {},
+    ),
     ("allocation", "mezzotint.sim.cluster.allocation.FixedSplit", "hit_rate", 1.1, {}),
     *(
         ("cluster.gpu", "mezzotint.sim.core.gpu.Gpu", *each, GPU)

@@ -14,13 +14,11 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, Plan
 from mezzotint.sim.core.request import Addons, Request
-from mezzotint.sim.execution.sequential import Sequential
 from mezzotint.sim.frontend.direct import Direct
 from mezzotint.sim.protocols import Router
 from mezzotint.sim.scheduling.routing.addons import ByAddons
 from mezzotint.sim.scheduling.routing.per_worker import PerWorkerQueues
 from mezzotint.sim.scheduling.routing.routers import LeastOutstanding, LeastWorkLeft, RandomWorker, RoundRobin
-from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import FixedTimes, engine, simulated
 
 LEAST_LOADED: list[Callable[..., Router]] = [
@@ -234,23 +232,6 @@ def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Calla
     assert (some["finish_s"][~served] == np.arange(30.0)[~served]).all()
     for name in ("worker", "start_s"):
         assert some[name][served].tolist() == alone[name].tolist()
-
-
-def test_requests_queued_at_a_gpu_move_to_the_group_it_joins() -> None:
-    """Two GPUs become a group at 0.5 s and load for 7 s; both requests that were routed to one of them in between take
-    half of their 20 s on it, in turn."""
-
-    def group(run: Any, now_s: float) -> None:
-        run.cluster.form_group(run.cluster.workers, "large", now_s)
-
-    run = engine(
-        [1.0, 2.0], [20.0] * 2, roles=["small"] * 2, backend=FixedTimes([20.0] * 2, 7.0),
-        scheduler=PerWorkerQueues(RoundRobin()),
-        executor=Sequential({2: 2.0}), controllers=[Acts((0.5, group))],
-    )  # fmt: skip
-    run.run()
-    assert run.record.request_columns["worker"].tolist() == [2, 2]
-    assert run.record.request_columns["start_s"].tolist() == [7.5, 17.5]
 
 
 def test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there() -> None:
