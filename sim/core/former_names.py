@@ -21,7 +21,7 @@ def present_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run with former names replaced by present ones."""
     # A run since the package is called mezzotint has a part of ours, and a plug-in of it may have any former name.
     is_of_mezzotint = any(target.startswith("mezzotint.") for target in _classes(config))
-    return _rename_values(config if is_of_mezzotint else _rename(config))
+    return _drop_gone(_rename_values(config if is_of_mezzotint else _rename(config)))
 
 
 def _rename(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +53,16 @@ def _rename_values(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(node, Mapping) and isinstance(node.get(key), str):
             present[group] = {**node, key: values.get(node[key], node[key])}
     return present
+
+
+def _drop_gone(config: dict[str, Any]) -> dict[str, Any]:
+    """Drop settings that are gone and asked for nothing; others are left for the class to refuse."""
+    for path in table()["gone"]:
+        group, _, key = path.partition(".")
+        node = config.get(group)
+        if isinstance(node, Mapping) and key in node and not node[key]:
+            config[group] = {name: value for name, value in node.items() if name != key}
+    return config
 
 
 def _of(kind: str, name: str) -> Names:

@@ -47,7 +47,7 @@ RUNS = {
         "backend.gpu=h100-diffusers trace.requests=20"
     ),
     "servers": (
-        "system=swiftdiffusion scheduler=fcfs controlnet_placement=shared allocation=controlnet-servers cluster=h800 "
+        "system=swiftdiffusion controlnet_placement=shared allocation=controlnet-servers cluster=h800 "
         "controlnet_placement.placement=[[controlnet-1]] allocation.servers=1 trace=add-ons trace.requests=5"
     ),
 }

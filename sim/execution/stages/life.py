@@ -216,8 +216,8 @@ class Stages(Executor, Scheduler):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
         if self.group_policy is None:
             check_batches(self.stages, None, self.feature_cache)
-            moves = {"forming_s": self.forming_s, "migration_s": self.migration_s, "link_bytes_s": self.link_bytes_s}
-            refuse_unused(moves, self.estimates, self.batching)
+            of_groups = {name: getattr(self, name) for name in ("forming_s", "migration_s", "link_bytes_s", "speedup")}
+            refuse_unused(of_groups, self.estimates, self.batching)
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
@@ -290,6 +290,8 @@ class Stages(Executor, Scheduler):
             )
         if self.feature_cache is not None:
             raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
+        if self.kernels is not None and (self.kernels.names or self.kernels.stages != 1.0):
+            raise ConfigError("kernels: a live backend runs torch's own; add ~kernels")
         costs = LiveCosts(self._run, gpu, backend, self.stages, None)
         self._live = LiveSteps(self._clock, costs, class_name(self._policy), self._end_at)
         return costs

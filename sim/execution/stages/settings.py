@@ -39,17 +39,17 @@ def check_feature_cache(policy: GroupPolicy, placement: ControlNetPlacement | Se
     refuse_feature_cache(placement)
 
 
-def refuse_unused(moves: Mapping[str, float], estimates: Estimates | None, batching: Steps | None) -> None:
+def refuse_unused(of_groups: Mapping[str, object], estimates: Estimates | None, batching: Steps | None) -> None:
     """Raise ConfigError for settings of groups without a group policy, when each request runs on one GPU.
 
     Args:
-        moves: setting -> seconds or bytes of forming a group, or of a move between groups.
+        of_groups: setting of the executor -> its value: of forming a group, its speedup, or a move between groups.
     """
-    for name, value in moves.items():
+    for name, value in of_groups.items():
         if value:
             raise ConfigError(
-                f"executor.{name}: found {value:g}, and without a group policy each request stays on one GPU; add "
-                f"group_policy= and scheduler=stages, or set executor.{name}=0"
+                f"executor.{name}: found {value}, and without a group policy each request stays on one GPU; add "
+                "group_policy= and scheduler=stages, or leave it out"
             )
     for part, name, does in (
         (estimates, "estimates", "only a group policy reads"),

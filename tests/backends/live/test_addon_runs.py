@@ -1,4 +1,4 @@
-"""SwiftDiffusion with real pipelines behind the engine: its decisions are carried out, at the recorded times."""
+"""SwiftDiffusion's add-ons on real pipelines behind the engine: decisions are carried out, at the recorded times."""
 
 from functools import partial
 from pathlib import Path
@@ -39,8 +39,14 @@ LIVE = [
     "trace.gap_s=2",
     "arrivals=trace",
 ]
-SWIFT = ["system=swiftdiffusion", "~kernels", "lora_fetch.latency_s=0.06"]
-SERVERS = ["scheduler=fcfs", "controlnet_placement=shared", "allocation=controlnet-servers", "allocation.servers=1"]
+SWIFT = [
+    "system=diffusers",
+    "lora_loading=async",
+    "lora_fetch=link",
+    "lora_fetch.latency_s=0.06",
+    "controlnet_placement=shared",
+    "allocation=controlnet-servers",
+]
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +104,16 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
 @pytest.mark.parametrize(
     ("words", "nets", "loras"),
     [
-        ([*SWIFT, "cluster.count=3"], 2, 2),
-        ([*SWIFT, "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # two groups take turns on one device
-        ([*SWIFT, *SERVERS, "cluster.count=3"], 1, 1),
+        ([*SWIFT, "allocation.servers=2", "cluster.count=3"], 2, 2),
+        ([*SWIFT, "allocation.servers=2", "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # workers take turns
+        ([*SWIFT, "allocation.servers=1", "cluster.count=3"], 1, 1),
         (["system=diffusers", "lora_loading.create=true", "cluster.count=1"], 1, 2),
     ],
 )
 def test_live_addon_images_equal_diffusers(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
     asked_for = [f"trace.controlnets={nets}", f"trace.loras={loras}", "trace.requests=2"]
     rows, asked = served(tmp_path / "images", *words, *asked_for)
-    swift = "system=diffusers" not in words
+    swift = "lora_loading=async" in words
     boundaries = rows.patch_step if swift else pd.Series(0, rows.index)
     if swift:
         assert (boundaries > 0).any(), "a LoRA comes in mid-run"

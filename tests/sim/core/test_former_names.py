@@ -50,6 +50,13 @@ def test_former_value_of_a_setting_is_read_as_the_present_one(package: str) -> N
     assert present_config({"executor": executor | {"stages": stages}})["executor"]["stages"] == stages
 
 
+def test_setting_that_is_gone_is_dropped_if_it_asked_for_nothing() -> None:
+    target = "mezzotint.sim.execution.sequential.Sequential"
+    assert present_config({"executor": {"_target_": target, "speedup": {}}}) == {"executor": {"_target_": target}}
+    asked = {"executor": {"_target_": target, "speedup": {2: 1.5}}}
+    assert present_config(asked) == asked
+
+
 def test_run_with_a_plugin_of_a_former_name_stays() -> None:
     """A plug-in may be called as our folders once were; a run of the present version has a class of ours."""
     config = {
