@@ -83,10 +83,6 @@ class LaunchState:
     standing_s: float = inf
     is_cut: bool = False
 
-    def claimed(self) -> tuple[int, ...]:
-        """Return all GPUs that it claims."""
-        return self.gpus + self.service if self.service else self.gpus
-
     def requests(self) -> tuple[Progress, ...]:
         """Return all requests that it runs."""
         return (self.progress, *self.batch)

@@ -469,15 +469,15 @@ class Stages(Executor, Scheduler):
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
         if type(every) is not int or every < 1:
             raise self._error(f"launches {progress!r} with boundaries every {every!r} steps; expected 1 or more")
+        self._gpus.claimed.add(gpus, 1)
         if service or self._addons is not None:
-            mask |= self._service_mask(progress, gpus, service)
+            mask |= self._claim_service(progress, gpus, service)
         needed, last = mask, progress.group
         if last is not None and last.gpus != gpus and self._moves_block:
             # A blocking move holds the old GPUs too, so what yields there is interrupted as well
             # (test_tie_falls_as_with_a_decision_at_every_boundary).
             needed |= self._gpus.mask_there(last.gpus)  # a GPU that is away is not waited for
         launch = self._launches[progress] = LaunchState(progress, gpus, mask, needed, steps, every, batch, service)
-        self._gpus.claimed.add(launch.claimed(), 1)
         launch.goes_on = progress is self._ending
         launch.joins = progress.stage.max_batch > 1 and progress.batch_key is not None
         if batch != ():
@@ -488,8 +488,8 @@ class Stages(Executor, Scheduler):
             launch.earliest_s = self._clock._now + self.launch_s
         self._enqueue(launch)
 
-    def _service_mask(self, progress: Progress, gpus: tuple[int, ...], service: tuple[int, ...]) -> int:
-        """Return the bits of the GPUs ``service`` of ControlNets. Raises SimulationError if they are wrong."""
+    def _claim_service(self, progress: Progress, gpus: tuple[int, ...], service: tuple[int, ...]) -> int:
+        """Claim the GPUs ``service`` of ControlNets; return their bits. Raises SimulationError if they are wrong."""
         expected = self._service_gpus(progress, len(gpus)) if progress.stage.denoises else 0
         if len(service) != expected:
             raise self._error(
@@ -499,6 +499,7 @@ class Stages(Executor, Scheduler):
         if not service:
             return 0
         self._mask(gpus + service, progress)
+        self._gpus.claimed.add(service, 1)
         return self._gpus.mask(service)
 
     def _claim_batch(self, launch: LaunchState) -> None:
@@ -764,7 +765,7 @@ class Stages(Executor, Scheduler):
         # The latent is here: the GPUs that it left are of no account any more.
         launch.needed = launch.mask
         launch.is_moved, launch.earliest_s = True, now_s + self.launch_s
-        if self._gpus.are_there(launch.claimed()):
+        if self._gpus.are_there(launch.gpus + launch.service):
             self._enqueue(launch)
         else:
             self._wait_again(launch)  # a GPU of it has left meanwhile
@@ -949,7 +950,9 @@ class Stages(Executor, Scheduler):
 
     def _unclaim(self, launch: LaunchState) -> None:
         """Give up the GPUs of ``launch``, and forget it."""
-        self._gpus.claimed.add(launch.claimed(), -1)
+        self._gpus.claimed.add(launch.gpus, -1)
+        if launch.service:
+            self._gpus.claimed.add(launch.service, -1)
         del self._launches[launch.progress]
         for other in launch.batch:
             del self._in_batch_of[other]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.progress import Progress
-from mezzotint.sim.core.request import NO_ADDONS
+from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.scheduling.group_policies.fixed_groups import size_of
 
@@ -38,8 +38,9 @@ class FixedDegree(GroupPolicy):
     chooses_service_gpus: bool = field(init=False, default=True, repr=False)
     _queue: deque[Progress] = field(init=False, default_factory=deque, repr=False)
     _between_stages: list[Progress] = field(init=False, default_factory=list, repr=False)
-    _gpus_of: dict[Progress, GPUs] = field(init=False, default_factory=dict, repr=False)
-    """The GPUs of each request, those of its denoiser first."""
+    _by_request: bool = field(init=False, repr=False)
+    _held: dict[Progress, tuple[GPUs, GPUs]] = field(init=False, default_factory=dict, repr=False)
+    """The GPUs of each request: those of its denoiser, and those of its ControlNets."""
     _free: list[int] = field(init=False, repr=False)
     """GPUs that no request holds, the longest idle first; those that are away among them."""
     _run: Run = field(init=False, repr=False)
@@ -47,7 +48,7 @@ class FixedDegree(GroupPolicy):
 
     def bind(self, run: Run, view: StageView) -> None:
         self._run, self._view, gpus = run, view, len(view.claimed)
-        self._free = list(range(gpus))
+        self._free, self._by_request = list(range(gpus)), bool(self.degree_by_size or self.degree_by_controlnets)
         stated = {"degree": self.degree or gpus}
         stated |= {f"degree_by_size.{size}": degree for size, degree in self.degree_by_size.items()}
         if self.degree_by_controlnets:
@@ -64,13 +65,13 @@ class FixedDegree(GroupPolicy):
             self._between_stages.append(progress)
 
     def ended(self, progress: Progress, now_s: float) -> None:
-        self._free += self._gpus_of.pop(progress)
+        self._release(progress)
 
     def decide(self, now_s: float) -> list[Launch]:
         ready, queue, claimed = [], self._queue, self._view.claimed
         for progress in self._between_stages:
-            if any(claimed[gpu] for gpu in self._gpus_of[progress]):  # one of its GPUs is away
-                self._free += self._gpus_of.pop(progress)
+            if any(claimed[gpu] for gpus in self._held[progress] for gpu in gpus):  # one of its GPUs is away
+                self._release(progress)
                 queue.appendleft(progress)
             else:
                 ready.append(progress)
@@ -82,8 +83,8 @@ class FixedDegree(GroupPolicy):
             self._free = [gpu for gpu in self._free if not claimed[gpu]] + away
             idle -= len(away)
         while queue:
-            degree = self._degree(queue[0])
-            service = self._view.service_gpus(queue[0], degree)
+            degree = self._degree(queue[0].request) if self._by_request else self.degree or len(claimed)
+            service = 0 if queue[0].request.addons is None else self._view.service_gpus(queue[0], degree)
             needed = degree + service
             if needed > len(claimed):
                 why = f"it takes {needed} GPUs, {service} of them for ControlNets, and the cluster has {len(claimed)}"
@@ -92,37 +93,43 @@ class FixedDegree(GroupPolicy):
             if needed > idle:
                 break
             progress = queue.popleft()
-            self._gpus_of[progress] = self._take(progress, idle, degree, service)
+            if service:
+                self._held[progress] = self._take(progress, idle, degree, service)
+            else:  # as most requests
+                self._held[progress], self._free = (tuple(self._free[:degree]), ()), self._free[degree:]
             idle -= needed
             ready.append(progress)
-        return [self._launch(progress) for progress in ready]
+        launches = []
+        for progress in ready:
+            (gpus, chosen), stage = self._held[progress], progress.stage
+            if stage.max_degree:
+                gpus = gpus[: stage.max_degree]
+            if chosen:
+                chosen = chosen[: self._view.service_gpus(progress, len(gpus))] if stage.denoises else ()
+            launches.append(Launch(progress, gpus, progress.left, service=chosen))
+        return launches
 
-    def _degree(self, progress: Progress) -> int:
-        """Return the GPUs of the denoiser of ``progress``."""
-        request, degree = progress.request, self.degree or len(self._view.claimed)
+    def _degree(self, request: Request) -> int:
+        """Return the GPUs of the denoiser of ``request``."""
+        degree = self.degree or len(self._view.claimed)
         if self.degree_by_controlnets:
             nets = len((request.addons or NO_ADDONS).controlnets)
             degree = self.degree_by_controlnets[min(nets, len(self.degree_by_controlnets) - 1)]
-        return self.degree_by_size.get(size_of(request), degree) if self.degree_by_size else degree
+        return self.degree_by_size.get(size_of(request), degree)
 
-    def _take(self, progress: Progress, idle: int, degree: int, service: int) -> GPUs:
-        """Take GPUs of the first ``idle`` free ones: ``degree`` for the denoiser, then those of ControlNets."""
-        if not service:
-            gpus, self._free = tuple(self._free[:degree]), self._free[degree:]
-            return gpus
+    def _take(self, progress: Progress, idle: int, degree: int, service: int) -> tuple[GPUs, GPUs]:
+        """Take GPUs of the first ``idle`` free ones: ``degree`` for the denoiser, ``service`` for ControlNets."""
         nets = (progress.request.addons or NO_ADDONS).controlnets
         # ControlNets run where they are.
         order = sorted(self._free[:idle], key=lambda gpu: -self._nets_there(gpu, nets))
-        gpus = (*order[service : service + degree], *order[:service])
-        self._free = [gpu for gpu in self._free if gpu not in gpus]
-        return gpus
+        taken = order[: service + degree]
+        self._free = [gpu for gpu in self._free if gpu not in taken]
+        return tuple(taken[service:]), tuple(taken[:service])
+
+    def _release(self, progress: Progress) -> None:
+        gpus, service = self._held.pop(progress)
+        self._free += gpus + service
 
     def _nets_there(self, gpu: int, nets: Collection[str]) -> int:
         resident = self._run.cluster.group((gpu,)).resident
         return sum(asset.kind == "controlnet" and asset.name in nets for asset in resident)
-
-    def _launch(self, progress: Progress) -> Launch:
-        held, stage, degree = self._gpus_of[progress], progress.stage, self._degree(progress)
-        gpus = held[: min(degree, stage.max_degree or degree)]
-        service = self._view.service_gpus(progress, len(gpus)) if stage.denoises else 0
-        return Launch(progress, gpus, progress.left, service=held[degree : degree + service])
