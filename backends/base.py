@@ -321,10 +321,6 @@ class Backend(Protocol):
         """Return the parallel degrees above 1 with a measured speed, of ``model`` or of any."""
         return ()
 
-    def speedup_of(self, model: str, width: int, height: int, gpus: int, frames: int = 1) -> Positive | None:
-        """Return the speedup of a step on ``gpus`` GPUs over one; None if not measured."""
-        return None
-
     def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         """Return one step of a batch of ``batch`` requests like ``work`` on ``gpus`` GPUs; None if not measured.
 

@@ -305,8 +305,7 @@ class Profile(Strict):
             otherwise. Without any, nothing can be served; another stage must then have points.
         guidance: what a request costs that asks for the other guidance than the seconds are for.
         input_images: images that a request of these seconds brings, of a model that edits.
-        gang_step: a step on several GPUs together. Fixed groups take its speedup over ``step`` at batch 1, groups that
-            change take its seconds.
+        gang_step: a step on several GPUs together.
         step_shares: sizes whose steps are not equal. Of N steps, each takes the seconds of ``step`` or ``gang_step``
             times its weight over the mean weight of the N, so that a full run takes N times those seconds. Sizes must
             match exactly; the steps of others are equal.

@@ -325,17 +325,6 @@ class Profiled:
         profiles = self.profiles.values() if model is None else [self.profiles[model]]
         return frozenset(n for profile in profiles for n in profile.group_tables)
 
-    def speedup_of(self, model: str, width: int, height: int, gpus: int, frames: int = 1) -> float | None:
-        """Raises BackendError outside the grid unless ``extrapolate`` is ``warn``."""
-        self.require(model)
-        profile = self.profiles[model]
-        table = profile.group_tables.get(gpus)
-        if table is None:
-            return None
-        where = Where(model, width, height, 1, frames)
-        standalone_s = self._lookup.at(profile.tables["step"], "step", where)
-        return standalone_s / self._lookup.at(table, f"step on {gpus} GPUs", where)
-
     def group_step(self, work: Work, gpus: int, batch: int = 1) -> Cost | None:
         """Return the cost of a step; of a batch that was not measured on a group, from that on one GPU.
 
