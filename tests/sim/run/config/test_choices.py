@@ -72,6 +72,7 @@ NEEDED = {
     "cluster=pools": ["backend.gpu=mi210"],
     "scheduler=per-worker": ["router=random"],
     "controller=diffserve": ["frontend=cascade-sd-turbo", "scheduler=random-dispatch", "scheduler.max_batch={}"],
+    "controlnet_placement=service": ["controlnet_placement=inline"],  # built by the tests of its systems
     "controlnet_placement=shared": ["feature_cache=none"],
     **{
         f"discipline={name}": ["executor=continuous-batching"]
