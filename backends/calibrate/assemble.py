@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
 import numpy as np
@@ -40,7 +40,7 @@ def mean_and_spread(measured: CellMeasurement, quantity: str = "seconds") -> tup
     """
     samples = measured.seconds[quantity]
     low, high = np.quantile(samples, (0.25, 0.75))
-    return round_value(np.mean(samples)), round_value(high - low) if len(samples) > 1 else None
+    return round_value(fmean(samples)), round_value(high - low) if len(samples) > 1 else None
 
 
 def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[JournalEntry]) -> Profile:
