@@ -79,7 +79,7 @@ class Timing(Strict):
 
     Attributes:
         batch: images (of ``text_encode``: prompts) in the batch.
-        seconds: median of the whole batch.
+        seconds: mean of the whole batch, since a run pays for every stall; some published ones are medians.
         spread_s: interquartile range in seconds; for the figures alone.
         source: only if it differs from that of the profile.
         confirmed: True if seconds that are out of proportion to those of the neighbours are right.
@@ -259,7 +259,7 @@ class FirstCompilation(Strict):
         return self
 
     @property
-    def shape(self) -> tuple[int, int, int] | None:
+    def size(self) -> tuple[int, int, int] | None:
         """Width, height and frames; None of every other shape."""
         return None if self.width is None or self.height is None else (self.width, self.height, self.frames)
 
@@ -373,20 +373,12 @@ class Profile(Strict):
     scatter: Scatter | None = None
     patched: PatchTiming | None = None
 
-    @field_validator("step_shares")
+    @field_validator("step_shares", "compile")
     @classmethod
-    def _one_of_a_size(cls, entries: list[StepShares]) -> list[StepShares]:
+    def _one_of_a_size(cls, entries: list[Any]) -> list[Any]:
         for size, count in Counter(entry.size for entry in entries).items():
             if count > 1:
-                raise ValueError(f"found {count} entries of {size_text(*size)}, expected one of each size")
-        return entries
-
-    @field_validator("compile")
-    @classmethod
-    def _one_of_a_shape(cls, entries: list[FirstCompilation]) -> list[FirstCompilation]:
-        for shape, count in Counter(entry.shape for entry in entries).items():
-            if count > 1:
-                of = "without a size" if shape is None else f"of {size_text(*shape)}"
+                of = "without a size" if size is None else f"of {size_text(*size)}"
                 raise ValueError(f"found {count} entries {of}, expected one of each size")
         return entries
 

@@ -158,11 +158,11 @@ class Profiled:
     def server_start(self, model: str) -> ServerStart:
         self.require(model)
         profile = self.profiles[model]
-        ready, compiled = profile.ready, {entry.shape: entry for entry in profile.compile}
+        ready, compiled = profile.ready, {entry.size: entry for entry in profile.compile}
         others = compiled.pop(None, None)
         return ServerStart(
             None if ready is None else ready.seconds,
-            {shape: entry.seconds for shape, entry in compiled.items() if shape is not None},
+            {size: entry.seconds for size, entry in compiled.items() if size is not None},
             None if others is None else others.seconds,
             None if ready is None else ready.source or profile.source,
             "; ".join(dict.fromkeys(entry.source or profile.source for entry in profile.compile)) or None,

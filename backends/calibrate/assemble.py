@@ -1,8 +1,8 @@
-"""Assemble a profile from the entries of a journal: medians, spreads and their source."""
+"""Assemble a profile from the entries of a journal: means, spreads and their source."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
 import numpy as np
@@ -32,11 +32,15 @@ def round_value(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def typical(measured: CellMeasurement, quantity: str = "seconds") -> tuple[float, float | None]:
-    """Return median and interquartile range of a quantity; no range from fewer than two samples."""
+def mean_and_spread(measured: CellMeasurement, quantity: str = "seconds") -> tuple[float, float | None]:
+    """Return mean and interquartile range of a quantity; no range from fewer than two samples.
+
+    The mean, since a run pays for every stall of the host: medians made six of six live runs too fast
+    (results/validation-h100.md).
+    """
     samples = measured.seconds[quantity]
-    low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
-    return round_value(middle), round_value(high - low) if len(samples) > 1 else None
+    low, high = np.quantile(samples, (0.25, 0.75))
+    return round_value(fmean(samples)), round_value(high - low) if len(samples) > 1 else None
 
 
 def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Iterable[JournalEntry]) -> Profile:
@@ -59,16 +63,16 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         raise BackendError(f"no denoising step of {plan.model} could be measured{why}; try smaller sizes or batches")
     # Loading from the hub may include a download.
     local = plan.spec.weights == "random" or Path(plan.spec.weights).expanduser().is_dir()
-    read = [typical(got)[0] for _, got in of("load") if local]
+    read = [mean_and_spread(got)[0] for _, got in of("load") if local]
     powers = [got.power_w for _, got in of("step") if got.power_w]
-    patched = {cell.mix: typical(got)[0] for cell, got in of("patched")}
+    patched = {cell.mix: mean_and_spread(got)[0] for cell, got in of("patched")}
     peaks = [(cell, got.peak_bytes) for operation in _PEAKS for cell, got in of(operation) if got.peak_bytes]
     return Profile(
         schema=1,
         model=plan.model,
         gpu=plan.gpu,
         source=(
-            f"mezzotint calibrate on {device}: medians of {plan.repeats} repeats after {plan.warmup} warm-up calls, "
+            f"mezzotint calibrate on {device}: means of {plan.repeats} repeats after {plan.warmup} warm-up calls, "
             f"of the denoiser {plan.steps_timed} steps each"
         ),
         basis="measured",
@@ -83,18 +87,21 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
         text_encode=_timed(Timing, of("text_encode")),
         vae_encode=_timed(Point, of("vae_encode")),
         vae_decode=_timed(Point, of("vae_decode")),
-        controlnet_step=_timed(ControlPoint, [at for at in of("controlnet_step") if typical(at[1])[0] > 0]),
+        controlnet_step=_timed(ControlPoint, [at for at in of("controlnet_step") if mean_and_spread(at[1])[0] > 0]),
         apart=[
             RemoteControlNetPoint(
                 gpus=1,
                 width=cell.width,
                 height=cell.height,
-                **{f"{part}_s": typical(got, part)[0] for part in ("encoder", "controlnet", "receive")},
+                **{f"{part}_s": mean_and_spread(got, part)[0] for part in ("encoder", "controlnet", "receive")},
             )
             for cell, got in of("apart")
         ],
         controlnet=next(
-            (ControlNetLoad(bytes=got.facts["bytes"], load_s=typical(got, "load")[0]) for _, got in of("controlnet")),
+            (
+                ControlNetLoad(bytes=got.facts["bytes"], load_s=mean_and_spread(got, "load")[0])
+                for _, got in of("controlnet")
+            ),
             None,
         ),
         lora=next((_lora(got) for _, got in of("lora")), None),
@@ -117,14 +124,14 @@ def profile_of(plan: Plan, device: str, versions: dict[str, str], entries: Itera
 def _timed(kind: type[T], cells: Sequence[tuple[Cell, CellMeasurement]]) -> list[T]:
     points = []
     for cell, got in cells:
-        seconds, spread_s = typical(got)
+        seconds, spread_s = mean_and_spread(got)
         keys = cell.model_dump(include=set(kind.model_fields))
         points.append(kind.model_validate(keys | {"seconds": seconds, "spread_s": spread_s}))
     return points
 
 
 def _lora(got: CellMeasurement) -> LoraTiming:
-    times = {f"{name}_s": typical(got, name)[0] for name in got.seconds}
+    times = {f"{name}_s": mean_and_spread(got, name)[0] for name in got.seconds}
     return LoraTiming.model_validate(times | got.facts)
 
 

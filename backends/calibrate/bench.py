@@ -147,7 +147,7 @@ class Bench:
             plain.append(self._round(cell, model, prompts))
             with_nets.append(self._round(cell, model, prompts, source))
         seconds = {
-            "seconds": (np.median(with_nets, axis=1) - np.median(plain, axis=1)).tolist(),
+            "seconds": (np.mean(with_nets, axis=1) - np.mean(plain, axis=1)).tolist(),
             "without": np.concatenate(plain).tolist(),
             "with": np.concatenate(with_nets).tolist(),
         }

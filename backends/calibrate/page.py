@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from mezzotint.backends.base import BackendError
-from mezzotint.backends.calibrate.assemble import typical
+from mezzotint.backends.calibrate.assemble import mean_and_spread
 from mezzotint.backends.calibrate.journal import JournalEntry
 from mezzotint.backends.calibrate.plan import Cell
 from mezzotint.backends.profile import Point, Profile, file_name, shipped, within
@@ -55,10 +55,12 @@ def write_page(
         joules={(e.width, e.height, e.batch): e.joules for e in profile.energy},
         peaks={(m.operation, m.width, m.height, m.batch): m.bytes for m in profile.memory},
         steered=[(cell, got) for cell, got in measured if cell.operation == "controlnet_step"],
-        patched=[_patched(profile, cell, typical(got)[0]) for cell, got in measured if cell.operation == "patched"],
+        patched=[
+            _patched(profile, cell, mean_and_spread(got)[0]) for cell, got in measured if cell.operation == "patched"
+        ],
         lora=[got for cell, got in measured if cell.operation == "lora"][-1:] if profile.lora is not None else [],
         loads=[(cell, got) for cell, got in measured if cell.operation in ("draw", "load")],
-        typical=typical,
+        mean_and_spread=mean_and_spread,
         failed=[entry for entry in entries if entry.outcome != "measured"],
         skipped=skipped,
     )
@@ -130,7 +132,7 @@ def draw(profile: Profile, references: Sequence[tuple[str, Point]], path: Path) 
             line = {"color": colour, "linestyle": dash, "linewidth": 1.0, "zorder": 1.5, "label": said}
             handles.append(panels[0].axhline(1000 * p.seconds, **line))
         every = sorted({p.batch for p in profile.step})
-        _finish(panels[0], every, "One denoising step, median and quartile spread", "milliseconds per step")
+        _finish(panels[0], every, "One denoising step, mean and quartile spread", "milliseconds per step")
         _finish(panels[1], every, f"Throughput: {STEPS} steps, text encoding, VAE", "images per minute")
         for panel in panels[2:]:
             _finish(panel, every, "Peak memory, weights included", "GiB")

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
+if TYPE_CHECKING:
+    import jinja2
 
 DASH = "–"
 """Shown for a value that is absent."""
@@ -21,7 +22,9 @@ def render(package: str, template: str, **values: Any) -> str:
 
 
 @cache
-def _environment(package: str) -> jinja2.Environment:
+def _environment(package: str) -> "jinja2.Environment":
+    import jinja2  # slow to import, and a run renders no page
+
     name, _, folder = package.rpartition(".")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(name or folder, folder if name else ""),

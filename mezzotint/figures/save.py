@@ -27,9 +27,9 @@ _DECIMAL = re.compile(r"-?\d+\.\d{3,}")
 _REFERENCE = re.compile(r"(?<=#)[\w-]+")
 
 
-def save_png(figure: Figure, file: Path | IO[bytes], dpi: float | None = None) -> None:
-    """Write a PNG of ``dpi`` pixels per inch (None: DPI), whatever the suffix of ``file``."""
-    figure.savefig(file, format="png", dpi=DPI if dpi is None else dpi, metadata={"Software": None})
+def save_png(figure: Figure, file: Path | IO[bytes]) -> None:
+    """Write a PNG of DPI pixels per inch, whatever the suffix of ``file``."""
+    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
 
 
 def svg(figure: Figure) -> bytes:

@@ -32,6 +32,9 @@ from mezzotint.sim.frontend.delay import Constant, RowDelays, as_delay
 from mezzotint.sim.frontend.match_predictor import Always
 from mezzotint.sim.protocols import Admission, Delay, FrontEnd, MatchPredictor, RequestColumn, Run, Selector
 
+new = tuple.__new__
+"""Makes a plan of all its values in half the time of a call of Plan."""
+
 
 @dataclass(slots=True)
 class CachedFrontEnd(FrontEnd):
@@ -158,12 +161,13 @@ class CachedFrontEnd(FrontEnd):
             return self._admit_declared(request, now_s)
         row = request.row
         took_s = self._embed_delay.for_row(row)
-        if self.index.due_s <= now_s:
-            self.index.advance(now_s)
-        if self._predicts and not self.match_predictor.expects(row, now_s):
-            match = self.cache.find(request)
-            forgone = match is not None and self.selector.skip(match.similarity) > 0
-            return self._generate(request, FORGONE_MATCH if forgone else PREDICTED_MISS, took_s)
+        if self._predicts:
+            if self.index.due_s <= now_s:  # before the predictor decides: it learns of what the index applies
+                self.index.advance(now_s)
+            if not self.match_predictor.expects(row, now_s):
+                match = self.cache.find(request)
+                forgone = match is not None and self.selector.skip(match.similarity) > 0
+                return self._generate(request, FORGONE_MATCH if forgone else PREDICTED_MISS, took_s)
         if self._has_outages and self.index.outage.is_down(now_s):
             return self._generate(request, NO_DATABASE, took_s + self.index.timeout_s)
         return self._search_cache(request, now_s, took_s)
@@ -244,15 +248,15 @@ class CachedFrontEnd(FrontEnd):
 
     def _full_plan(self, lookup: int, took_s: float, similarity: float = nan) -> Plan:
         """Return the plan of a full generation, after a lookup that found nothing to start from."""
-        return Plan(self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity)
+        return new(Plan, (self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity, 0.0, False, (), None))
 
     def _hit_plan(
         self, row: int, source: int, k: int, took_s: float, similarity: float = nan, age_s: float = nan
     ) -> Plan:
         """Return the plan of the request in ``row`` from the artifact of ``source`` on."""
         fetch_s, refine = self._fetch_delay.for_row(row), not self.cache.latents_at
-        of_steps = self.selector.of_steps
-        return Plan(self._hit_model, k, of_steps, 0.0, HIT, took_s, source, age_s, similarity, fetch_s, refine)
+        hit = self._hit_model, k, self.selector.of_steps, 0.0, HIT, took_s
+        return new(Plan, (*hit, source, age_s, similarity, fetch_s, refine, (), None))
 
     def _generate(self, request: Request, lookup: int, took_s: float, similarity: float = nan) -> float:
         """Generate ``request`` in full; return the seconds of planning."""

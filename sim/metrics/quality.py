@@ -96,11 +96,6 @@ def above_one(
     return f"above 1: {name} is higher than that of the large model's full runs; {said}"
 
 
-def unknown_quality(rows: int, reason: str) -> QualityEstimate:
-    """Return the estimate of ``rows`` requests whose quality is not known."""
-    return QualityEstimate(np.broadcast_to(np.nan, rows), reason=reason)
-
-
 @runtime_checkable
 class Quality(Protocol):
     """Estimate the quality of a simulated run."""

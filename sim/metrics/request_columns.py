@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from mezzotint.files.scratch import Scratch
 from mezzotint.sim.core.culprit import caller
@@ -158,24 +158,30 @@ class RequestColumns:
         """Return the column ``name``, (rows,), as a view."""
         return self.declared[name].values if name in self.declared else self._columns[name]
 
-    def take(self, places: NDArray[np.int64], row_of: NDArray[np.int64]) -> "RequestColumns":
+    def take(self, places: NDArray[np.int64], row_of: NDArray[np.int64]) -> Self:
         """Return the records at ``places``, in this order.
 
         Args:
             row_of: the row of each trace row now; MISSING of those that are left out.
         """
-        taken = copy(self)
-        taken._rows = len(places)  # noqa: SLF001 - of this class
-        taken._columns = {name: column[places] for name, column in self._columns.items()}  # noqa: SLF001 - of this class
+        taken = self._of(places, self.first)
         source = taken["source"]
         source[:] = np.where(source >= 0, row_of[np.maximum(source, 0)], source)
         taken.reasons = {int(row_of[row]): reason for row, reason in self.reasons.items()}
-        taken.declared = {
-            name: DeclaredColumn(column.values[places], self.first, column.public, column.total)
+        return taken
+
+    def _of(self, places: NDArray[np.int64] | slice, first: int) -> Self:
+        """Return the records at ``places``, the first of them of the trace row ``first``."""
+        part = copy(self)
+        part.first = first
+        part._columns = {name: column[places] for name, column in self._columns.items()}  # noqa: SLF001 - of this class
+        part._rows = len(part["outcome"])  # noqa: SLF001 - of this class
+        part.declared = {
+            name: DeclaredColumn(column.values[places], first, column.public, column.total)
             for name, column in self.declared.items()
         }
-        taken.quality = taken.declared["quality"]
-        return taken
+        part.quality = part.declared["quality"]
+        return part
 
     def make_contiguous(self) -> None:
         """Give each column memory of its own, which takes half the time to compute with; no request ends after it."""
@@ -191,16 +197,7 @@ class RequestColumns:
 
     def part(self, start: int, stop: int) -> Self:
         """Return the requests ``start`` to ``stop`` - 1 of a run that is over."""
-        part, rows = copy(self), slice(start, stop)
-        part.first = self.first + start
-        part._rows = len(range(*rows.indices(len(self))))  # noqa: SLF001 - of this class
-        part._columns = {name: column[rows] for name, column in self._columns.items()}  # noqa: SLF001 - of this class
-        part.declared = {
-            name: DeclaredColumn(column.values[rows], part.first, column.public, column.total)
-            for name, column in self.declared.items()
-        }
-        part.quality = part.declared["quality"]
-        return part
+        return self._of(slice(start, stop), self.first + start)
 
     def blocks(self, min_rows: int = 0) -> Iterator[Self]:
         """Yield the requests of a run that is over, `ROWS` at a time, or ``min_rows`` if that is more."""
@@ -215,9 +212,9 @@ class RequestColumns:
             start = block.first - self.first
             block[name][:] = values[start : start + len(block)]
 
-    def computed(self, value: Callable[[Self], NDArray[Any]], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    def computed(self, value: Callable[[Self], NDArray[Any]]) -> NDArray[Any]:
         """Return ``value`` of all requests, computed block by block; of a block it may have fewer numbers."""
-        found = self.scratch.growing(len(self), dtype)
+        found = self.scratch.growing(len(self), np.float64)
         for block in self.blocks():
             found.append(value(block))
         return found.array()
@@ -264,32 +261,13 @@ class RequestColumns:
         # Remembered by identity; the next request usually has the very same plan.
         if not lookup and plan == Plan(model):
             self._plain = plan
-        write_record(  # in one call: value by value takes twice the time
-            buffer,
-            at,
-            search_s,
-            similarity,
-            source_age_s,
-            fetch_s,
-            request.skipped,
-            k,
-            source,
-            lookup,
-            request.arrival_s,
-            now_s,
-            request.width,
-            request.height,
-            request.steps,
-            outcome,
-            request.start_s,
-            request.load_s,
-            request.denoise_s,
-            request.decode_s,
-            request.energy_j,
-            code,
-            request.worker,
+        # In one call: value by value takes twice the time.
+        write_record(
+            buffer, at, search_s, similarity, source_age_s, fetch_s, request.skipped, k, source, lookup,
+            request.arrival_s, now_s, request.width, request.height, request.steps, outcome, request.start_s,
+            request.load_s, request.denoise_s, request.decode_s, request.energy_j, code, request.worker,
             request.steps_left,
-        )
+        )  # fmt: skip
 
     def _end_unserved(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
         """Write the record of a request that was discarded or failed, without the columns of SERVED."""

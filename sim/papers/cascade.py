@@ -8,22 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mezzotint.figures.palette import COLOURS, house_style, panels
-from mezzotint.sim.papers.runs import Finished, Point, finish
-from mezzotint.sim.papers.study import (
-    DATA,
-    RESULTS,
-    RUNS,
-    Check,
-    Comparison,
-    Jobs,
-    Output,
-    Quick,
-    Results,
-    RunsOn,
-    Study,
-    Work,
-    read_data,
-)
+from mezzotint.sim.papers.runs import Effort, Finished, Point, command_of
+from mezzotint.sim.papers.study import DATA, Comparison, Results, Study, read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +64,6 @@ class Cell:
     design: str
     rate_rps: float | None
     point: Point
-
-
-def compare(
-    quick: Quick = False,
-    check: Check = False,
-    jobs: Jobs = 1,
-    launcher: RunsOn = "joblib",
-    output: Output = RESULTS,
-    work: Work = RUNS,
-) -> int:
-    """Compare DiffServe's cascades with their models alone, and write cascade.md, .json and .svg.
-
-    Raises:
-        ConfigError: a run failed, or a file cannot be written.
-    """
-
-    def measure() -> Results:
-        planned = list(cells(quick))
-        runs = finish([cell.point for cell in planned], work, jobs, launcher).of_study(STUDY.name)
-        return {"rows": [measure_run(cell, run) for cell, run in zip(planned, runs, strict=True)]}
-
-    return STUDY.reproduce(measure, output, check=check, quick=quick)
 
 
 def cells(quick: bool) -> Iterator[Cell]:
@@ -186,3 +150,15 @@ STUDY = Study(
     values=lambda facts: {"claims": comparisons(facts), "inputs": INPUTS},
     lines=lambda facts: [f"{name}: {row.ours} (paper: {row.expected})" for name, row in comparisons(facts).items()],
 )
+
+
+@command_of(STUDY)
+def compare(effort: Effort) -> Results:
+    """Compare DiffServe's cascades with their models alone, and write cascade.md, .json and .svg.
+
+    Raises:
+        ConfigError: a run failed, or a file cannot be written.
+    """
+    planned = list(cells(effort.quick))
+    runs = effort.finish([cell.point for cell in planned])
+    return {"rows": [measure_run(cell, run) for cell, run in zip(planned, runs, strict=True)]}

@@ -8,22 +8,8 @@ from matplotlib.figure import Figure
 
 from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels
-from mezzotint.sim.papers.runs import Finished, Point, finish
-from mezzotint.sim.papers.study import (
-    DATA,
-    RESULTS,
-    RUNS,
-    Check,
-    Comparison,
-    Jobs,
-    Output,
-    Quick,
-    Results,
-    RunsOn,
-    Study,
-    Work,
-    read_data,
-)
+from mezzotint.sim.papers.runs import Effort, Finished, Point, command_of
+from mezzotint.sim.papers.study import DATA, Comparison, Results, Study, read_data
 
 COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
 """Measures that compare a composition with its parts; less is better, except for throughput."""
@@ -80,45 +66,13 @@ class Traffic:
 TRAFFICS: tuple[Traffic, ...] = read_data(DATA / "compositions.yaml", tuple[Traffic, ...])
 
 
-def compare(
-    quick: Quick = False,
-    check: Check = False,
-    jobs: Jobs = 1,
-    launcher: RunsOn = "joblib",
-    output: Output = RESULTS,
-    work: Work = RUNS,
-) -> int:
-    """Compare untested combinations of designs with their parts, and write compositions.md, .json and .svg.
-
-    Raises:
-        ConfigError: a run failed, or a file cannot be written.
-    """
-    rows = QUICK_ROWS if quick else ROWS
-
-    def measure() -> Results:
-        runs = iter(finish(points(rows), work, jobs, launcher).of_study(STUDY.name))
-        return {"rows": rows, "traffics": [measure_traffic(traffic, runs) for traffic in TRAFFICS]}
-
-    return STUDY.reproduce(measure, output, check=check, quick=quick)
-
-
 def points(rows: int) -> list[Point]:
     """Return the runs: for each design one for each load."""
     warmed, day = (f"trace.requests={4 * rows}", f"preload={3 * rows}"), (f"trace.requests={DAY * rows}",)
     return [
-        Point(
-            "compositions",
-            {},
-            (
-                *traffic.cluster,
-                *traffic.overrides,
-                *design.overrides,
-                *EACH,
-                *(day if traffic.day_rpm else warmed),
-                *load,
-            ),
-        )
+        Point("compositions", {}, (*traffic.cluster, *traffic.overrides, *design.overrides, *EACH, *served, *load))
         for traffic in TRAFFICS
+        for served in [day if traffic.day_rpm else warmed]
         for design in traffic.designs
         for load in traffic.loads()
     ]
@@ -199,3 +153,15 @@ def values(facts: Results) -> Results:
 
 
 STUDY = Study("compositions", comparisons, draw, values, lines)
+
+
+@command_of(STUDY)
+def compare(effort: Effort) -> Results:
+    """Compare untested combinations of designs with their parts, and write compositions.md, .json and .svg.
+
+    Raises:
+        ConfigError: a run failed, or a file cannot be written.
+    """
+    rows = QUICK_ROWS if effort.quick else ROWS
+    runs = iter(effort.finish(points(rows)))
+    return {"rows": rows, "traffics": [measure_traffic(traffic, runs) for traffic in TRAFFICS]}

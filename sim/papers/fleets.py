@@ -8,22 +8,8 @@ from matplotlib.figure import Figure
 
 from mezzotint.figures.palette import COLOURS, house_style, panels
 from mezzotint.settings.choice import choice
-from mezzotint.sim.papers.runs import Finished, Point, finish
-from mezzotint.sim.papers.study import (
-    DATA,
-    RESULTS,
-    RUNS,
-    Check,
-    Comparison,
-    Jobs,
-    Output,
-    Quick,
-    Results,
-    RunsOn,
-    Study,
-    Work,
-    read_data,
-)
+from mezzotint.sim.papers.runs import Effort, Finished, Point, command_of
+from mezzotint.sim.papers.study import DATA, Comparison, Results, Study, read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +66,6 @@ class Cell:
             f"residency={self.residency}", *DESIGNS[self.design],
         )  # fmt: skip
         return Point("fleets", {}, words)
-
-
-def compare(
-    quick: Quick = False,
-    check: Check = False,
-    jobs: Jobs = 1,
-    launcher: RunsOn = "joblib",
-    output: Output = RESULTS,
-    work: Work = RUNS,
-) -> int:
-    """Compare placements and routers of a fleet of several base models, and write fleets.md, .json and .svg.
-
-    Raises:
-        ConfigError: a run failed, or a file cannot be written.
-    """
-    scale = 5 if quick else 1
-    requests, warmup = INPUTS.requests // scale, INPUTS.warmup // scale
-
-    def run(pairs: Sequence[tuple[Cell, int]]) -> list[Finished]:
-        points = [cell.point(gpus, requests, warmup) for cell, gpus in pairs]
-        return finish(points, work, jobs, launcher).of_study(STUDY.name)
-
-    def measure() -> Results:
-        planned = list(cells(quick))
-        runs = run([(cell, INPUTS.gpus) for cell in planned])
-        rows = [measure_run(cell, of) for cell, of in zip(planned, runs, strict=True)]
-        needed = {} if quick else fewest_gpus([cell for cell in planned if cell.design in SEARCHED], run)
-        return {"rows": [row | {"gpus": needed.get(cell)} for cell, row in zip(planned, rows, strict=True)]}
-
-    return STUDY.reproduce(measure, output, check=check, quick=quick)
 
 
 def cells(quick: bool) -> Iterator[Cell]:
@@ -204,3 +160,23 @@ STUDY = Study(
     draw,
     values=lambda facts: {"inputs": INPUTS, "residencies": RESIDENCIES, "rows": comparisons(facts)},
 )
+
+
+@command_of(STUDY)
+def compare(effort: Effort) -> Results:
+    """Compare placements and routers of a fleet of several base models, and write fleets.md, .json and .svg.
+
+    Raises:
+        ConfigError: a run failed, or a file cannot be written.
+    """
+    scale = 5 if effort.quick else 1
+    requests, warmup = INPUTS.requests // scale, INPUTS.warmup // scale
+
+    def run(pairs: Sequence[tuple[Cell, int]]) -> list[Finished]:
+        return effort.finish([cell.point(gpus, requests, warmup) for cell, gpus in pairs])
+
+    planned = list(cells(effort.quick))
+    runs = run([(cell, INPUTS.gpus) for cell in planned])
+    rows = [measure_run(cell, of) for cell, of in zip(planned, runs, strict=True)]
+    needed = {} if effort.quick else fewest_gpus([cell for cell in planned if cell.design in SEARCHED], run)
+    return {"rows": [row | {"gpus": needed.get(cell)} for cell, row in zip(planned, rows, strict=True)]}

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, check_place
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.metrics.run_files import read_summary, read_table
 from mezzotint.sim.metrics.summary_keys import number_at
+from mezzotint.sim.papers.study import RESULTS, RUNS, Check, Jobs, Output, Quick, Results, RunsOn, Study, Work
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.compose import OURS, compose_resolved
 from mezzotint.sim.run.config.points import points as points_of
@@ -259,6 +260,42 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
                 bar.update()
                 errors[folder] = failure
     return Runs(tuple((plan[0], outcome(*plan) or errors[plan[1]] or "") for plan in planned))
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The effort on a study's runs: all in full or ``quick``, by ``jobs`` processes of ``launcher``, below ``work``."""
+
+    study: str
+    quick: bool
+    jobs: int
+    launcher: Launcher
+    work: Path
+
+    def finish(self, points: Sequence[Point]) -> list[Finished]:
+        """Run the unfinished points, and return all. Raises ConfigError: one failed, or ``work`` cannot be written."""
+        return finish(points, self.work, self.jobs, self.launcher).of_study(self.study)
+
+
+def command_of(study: Study) -> Callable[[Callable[[Effort], Results]], Callable[..., int]]:
+    """Make a function that measures ``study`` the command that reproduces it; its docstring is the help."""
+
+    def decorate(measure: Callable[[Effort], Results]) -> Callable[..., int]:
+        def compare(
+            quick: Quick = False,
+            check: Check = False,
+            jobs: Jobs = 1,
+            launcher: RunsOn = "joblib",
+            output: Output = RESULTS,
+            work: Work = RUNS,
+        ) -> int:
+            effort = Effort(study.name, quick, jobs, launcher, work)
+            return study.reproduce(lambda: measure(effort), output, check=check, quick=quick)
+
+        compare.__doc__ = measure.__doc__
+        return compare
+
+    return decorate
 
 
 def _run(folder: Path, config: Config) -> tuple[Path, str | None]:

@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -70,6 +69,8 @@ class Cells:
 
     def _hashed(self, values: pa.Array) -> NDArray[np.int64]:
         """Return the cell of each value by a hash that is the same on every machine."""
+        import pandas as pd  # slow to import, and a run without cells needs it not
+
         hashed = pd.util.hash_array(np.asarray(values.to_pylist(), object), categorize=False)
         return (hashed % np.uint64(self.count)).astype(np.int64)
 

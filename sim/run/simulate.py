@@ -55,7 +55,7 @@ from mezzotint.sim.core.workload import (
 )
 from mezzotint.sim.engine import Engine, attribute_errors
 from mezzotint.sim.execution.stages.life import Stages
-from mezzotint.sim.metrics.quality import Quality, QualityEstimate, unknown_quality
+from mezzotint.sim.metrics.quality import Quality, QualityEstimate
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES
 from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
@@ -246,9 +246,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         bar.update(engine.rows - bar.n)
     judged: QualityEstimate | None = None
     if config.get("feature_cache"):
-        judged = unknown_quality(
-            len(record.request_columns["quality"]), "feature_cache changes every image, and no table covers that"
-        )
+        unknown = np.broadcast_to(np.nan, len(record.request_columns))
+        judged = QualityEstimate(unknown, reason="feature_cache changes every image, and no table covers that")
         record.request_columns.write("quality", judged.factor)
     elif not engine.backend.live:
         judged = assembled.quality.judge(record, engine.models, config, alpha)

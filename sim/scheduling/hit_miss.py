@@ -66,7 +66,9 @@ class HitMiss(Scheduler):
 
 
 def refine_on(run: Run, role: str, request: Request) -> None:
-    """Plan ``request``, a hit, for the model in ``role``."""
+    """Plan ``request`` for the model in ``role``, if it is a hit."""
+    if request.plan.source == MISSING:
+        return
     model = run.models[role].name
     if request.model != model:
         run.assign(request, request.plan.on(model))

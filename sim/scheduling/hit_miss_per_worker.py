@@ -8,6 +8,7 @@ from itertools import cycle
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Run, Scheduler, Worker
+from mezzotint.sim.scheduling.hit_miss import refine_on
 
 Queue = deque[Request]
 
@@ -45,7 +46,7 @@ class HitMissPerWorker(Scheduler):
         if worker is None:
             self._unassigned.append(request)
         elif worker.has_capacity and self._has_role_model(worker) and not self._queue(worker, request):
-            self._refine_on(worker, request)
+            refine_on(self._run, worker.role, request)
             return worker
         else:
             self._queue(worker, request).append(request)
@@ -58,7 +59,7 @@ class HitMissPerWorker(Scheduler):
             return None
         self._waiting -= 1
         request = queue.popleft()
-        self._refine_on(worker, request)
+        refine_on(self._run, worker.role, request)
         return request
 
     def has_backlog(self, worker: Worker) -> bool:
@@ -100,10 +101,6 @@ class HitMissPerWorker(Scheduler):
 
     def _has_role_model(self, worker: Worker) -> bool:
         return worker.model == self._run.models[worker.role].name
-
-    def _refine_on(self, worker: Worker, request: Request) -> None:
-        if request.plan.source != MISSING and request.model != worker.model:
-            self._run.assign(request, request.plan.on(self._run.models[worker.role].name))
 
     def __len__(self) -> int:
         return self._waiting

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
-from mezzotint.backends.base import Cost, Work
+from mezzotint.backends.base import Work
 from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.gpu import check_one_kind
 from mezzotint.sim.core.request import Request
@@ -57,22 +58,16 @@ class LatencyPredictor(Protocol):
 class Known:
     """A perfect predictor: the cost that the backend will charge."""
 
-    _run: Run = field(init=False, repr=False)
-    _price: Callable[[Sequence[Work]], Cost] = field(init=False, repr=False)
-    _kinds: Sequence[RequestKind] = field(init=False, repr=False)
-    _cached: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
+    _step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
 
     def bind(self, run: Run, executor: Stepper, kinds: Sequence[RequestKind]) -> None:
-        self._run, self._price, self._kinds = run, executor.price, kinds
+        def priced_s(model: str, counts: Counts) -> float:
+            return executor.price(sample_works(run, model, kinds, counts)).seconds
+
+        self._step_s = lru_cache(MAX_CACHED)(priced_s)
 
     def step_s(self, model: str, counts: Counts) -> float:
-        step_s = self._cached.get((model, counts))
-        if step_s is None:
-            if len(self._cached) >= MAX_CACHED:
-                self._cached.clear()
-            works = sample_works(self._run, model, self._kinds, counts)
-            step_s = self._cached[model, counts] = self._price(works).seconds
-        return step_s
+        return self._step_s(model, counts)
 
 
 @dataclass(slots=True)
@@ -97,21 +92,20 @@ class Svr:
     _executor: Stepper = field(init=False, repr=False)
     _kinds: Sequence[RequestKind] = field(init=False, repr=False)
     _regressions: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
-    _cached: dict[tuple[str, Counts], float] = field(init=False, default_factory=dict, repr=False)
+    _step_s: Callable[[str, Counts], float] = field(init=False, repr=False)
 
     def bind(self, run: Run, executor: Stepper, kinds: Sequence[RequestKind]) -> None:
         self._run, self._executor, self._kinds = run, executor, kinds
+        self._step_s = lru_cache(MAX_CACHED)(self._predicted_s)
 
     def step_s(self, model: str, counts: Counts) -> float:
-        step_s = self._cached.get((model, counts))
-        if step_s is None:
-            if len(self._cached) >= MAX_CACHED:
-                self._cached.clear()
-            if model not in self._regressions:
-                self._regressions[model] = self._fit(model)
-            predicted_ms = float(self._regressions[model].predict([self._features(counts)])[0])
-            step_s = self._cached[model, counts] = max(predicted_ms / MS, MIN_STEP_S)
-        return step_s
+        return self._step_s(model, counts)
+
+    def _predicted_s(self, model: str, counts: Counts) -> float:
+        if model not in self._regressions:
+            self._regressions[model] = self._fit(model)
+        predicted_ms = float(self._regressions[model].predict([self._features(counts)])[0])
+        return max(predicted_ms / MS, MIN_STEP_S)
 
     def _fit(self, model: str) -> Any:
         from sklearn.pipeline import make_pipeline  # imported here: it takes a second

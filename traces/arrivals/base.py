@@ -59,7 +59,7 @@ class Schedule:
                 "arrival times: expected one row of seconds, 0 or later, that never fall; correct the process"
             )
         if times.size:
-            check_last("arrivals: the last request arrives", float(times[-1]))
+            check_last(float(times[-1]))
         for bound in (np.min, np.max):
             check_number("arrivals", "think_s", float(bound(self.think_s)), min_value=0.0, max_value=LAST_S)
 
@@ -70,12 +70,13 @@ class Schedule:
         return made
 
 
-def check_last(what: str, seconds: float) -> None:
-    """Raise TraceError for a time so late that a float cannot hold microseconds."""
+def check_last(seconds: float) -> None:
+    """Raise TraceError for a last arrival so late that a float cannot hold microseconds."""
     if not seconds < LAST_S:
         raise TraceError(
-            f"{what} at {seconds:.3g} s, expected before {LAST_S:.2g} s (272 years), after which floats are coarser"
-            " than a microsecond; raise the rate (rate_rpm), think less, or take fewer requests"
+            f"arrivals: the last request arrives at {seconds:.3g} s, expected before {LAST_S:.2g} s (272 years), after"
+            " which floats are coarser than a microsecond; raise the rate (rate_rpm), think less, or take fewer"
+            " requests"
         )
 
 

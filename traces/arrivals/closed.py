@@ -29,7 +29,7 @@ class Closed:
     def schedule(self, own_clock_s: Times, rng: np.random.Generator) -> Schedule:
         # Service times are not known yet: without thinking alone no arrival comes later than this.
         rounds = math.ceil(len(own_clock_s) / self.outstanding) - 1
-        check_last("arrivals: the last request arrives", self.think_s * max(rounds, 0))
+        check_last(self.think_s * max(rounds, 0))
         drawn = self.think == "exponential" and self.think_s > 0
         think_s = rng.exponential(self.think_s, len(own_clock_s)) if drawn else self.think_s
         return Schedule(np.zeros(min(self.outstanding, len(own_clock_s))), think_s)

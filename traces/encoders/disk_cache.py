@@ -186,7 +186,8 @@ class _Entry:
         arrays: Arrays = {}
         for (name, (kind, shape)), file, end in zip(self._columns.items(), self._files, self._ends, strict=True):
             size = (end // _row_bytes(kind, shape), *shape)
-            arrays[name] = np.memmap(file, kind, "r", shape=size) if end else np.empty(size, kind)
+            # A plain array: each slice of a memmap makes another memmap.
+            arrays[name] = np.asarray(np.memmap(file, kind, "r", shape=size)) if end else np.empty(size, kind)
         return arrays
 
     def append(self, block: Sequence[NDArray[Any]]) -> None:

@@ -24,10 +24,11 @@ def refusal(origin: Origin, index: int, column: str, found: str, expected: str) 
     )
 
 
-def integers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:
-    """Return text as int64, (n,); "50.0" is 50. Raises TraceError naming the first cell that is no whole number."""
+def integers(cells: pa.ChunkedArray, origin: Origin, column: str, kind: pa.DataType | None = None) -> pa.ChunkedArray:
+    """Return text as ``kind`` (int64), (n,); "50.0" is 50. Raises TraceError naming the first cell that is none."""
     whole = pc.replace_substring_regex(pc.utf8_trim_whitespace(cells), r"\.0*$", "")
-    return _cast(whole, cells, pa.int64(), "a whole number", origin, column)
+    expected = "a whole number from 0 to 2^64 - 1" if kind == pa.uint64() else "a whole number"
+    return _cast(whole, cells, kind or pa.int64(), expected, origin, column)
 
 
 def numbers(cells: pa.ChunkedArray, origin: Origin, column: str) -> pa.ChunkedArray:

@@ -8,11 +8,12 @@ from urllib.parse import parse_qsl
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.accesslog import access_log
+from mezzotint.traces.formats.columnar import read_parquet
 from mezzotint.traces.formats.comfyui import of_prompt
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.jsontext import is_json, members, records
 from mezzotint.traces.formats.parameters import generated
-from mezzotint.traces.table.limits import Limits, open_unpacked
+from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
 
 Records = Iterator[tuple[int, dict[str, Any]]]
@@ -25,13 +26,16 @@ def json_records(path: Path, limits: Limits, _: Any) -> Records:
 
 
 def rows_or_records(path: Path, limits: Limits, _: Any) -> Records:
-    """Yield the rows of a delimited text with a header, or the objects of JSON lines."""
+    """Yield the rows of a delimited text with a header or of Parquet, or the objects of JSON lines."""
     with open_unpacked(path, limits) as stream:
         head = stream.read(HEAD_BYTES)
     if is_json(head):
         yield from json_records(path, limits, None)
         return
-    _, tables = read_delimited(path, limits, sniff(path, limits, head)[1])
+    if head.startswith(PARQUET):
+        _, tables = read_parquet(path, limits, None, "a table of requests")
+    else:
+        _, tables = read_delimited(path, limits, sniff(path, limits, head)[1])
     yield from enumerate(itertools.chain.from_iterable(table.to_pylist() for table in tables))
 
 

@@ -86,12 +86,14 @@ class CachedIndex:
     def best(self, row: int) -> Found | None:
         rows, units, own, is_complete = self._known.head(row)
         found = self._among(rows, units, own)
-        # the oldest of ties is wanted, and the list may end within a tie
-        if not is_complete and (found is None or found[1] == units[own[-1]]):
-            rows, units, is_complete = self._known.all_of(row)
-            found = self._among(rows, units, range(len(rows)))
-            if not is_complete and (found is None or found[1] == units[-1]):
+        # The oldest of ties is wanted, and the list may end within a tie.
+        while not is_complete and (found is None or found[1] == units[own[-1]]):
+            # Few reach far: half of the searches beyond the head end within 48 neighbours.
+            rows, units, is_complete = self._known.first(row, 4 * len(own))
+            if len(rows) == len(own):
                 return self._search(row)
+            own = range(len(rows))
+            found = self._among(rows, units, own)
         return None if found is None else (found[0], found[1] / UNIT)
 
     def _among(self, rows: list[int], units: list[int], places: range) -> tuple[int, int] | None:

@@ -76,10 +76,11 @@ class Neighbours:
         at = row - start
         return rows, units, range(ends[at], ends[at + 1]), complete[at]
 
-    def all_of(self, row: int) -> tuple[list[int], list[int], bool]:
-        """Return all stored neighbours of ``row``, their similarities, and True if there are no others."""
-        own = slice(self.ends[row - 1] if row else 0, self.ends[row])
-        return self.rows[own].tolist(), self.units[own].tolist(), bool(self.complete[row])
+    def first(self, row: int, count: int) -> tuple[list[int], list[int], bool]:
+        """Return the first ``count`` neighbours of ``row``, their similarities, and True if there are no others."""
+        start, stop = self.ends[row - 1] if row else 0, self.ends[row]
+        own = slice(start, min(start + count, stop))
+        return self.rows[own].tolist(), self.units[own].tolist(), bool(self.complete[row]) and stop - start <= count
 
 
 def cached_neighbours(

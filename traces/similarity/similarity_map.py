@@ -7,7 +7,6 @@ another encoder into CLIP's. A fitted map states its data and its residuals.
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isinf
 from typing import Protocol, runtime_checkable
 
 from mezzotint.settings.assumption import Assumption
@@ -110,8 +109,6 @@ class PiecewiseLinear:
 
 
 def _along(x: float, xs: list[float], ys: list[float]) -> float:
-    if isinf(x):
-        return x
     right = bisect_right(xs, x, 1, len(xs) - 1)
     low, high = xs[right - 1], xs[right]
     if x == high:

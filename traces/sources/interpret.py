@@ -98,7 +98,9 @@ class Interpretation:
         }
         for name, kind in zip(self.header, table.schema.types, strict=True):
             if name not in self.cells:
-                self.left_out[name] = f"holds {kind}, no single values"
+                readable = pa.types.is_struct(kind)
+                remedy = "whose keys `mezzotint trace import gateway` reads" if readable else "no single values"
+                self.left_out[name] = f"holds {kind}, {remedy}"
 
     def reading(self) -> Reading:
         """Interpret the columns, and return the reading."""
@@ -347,7 +349,7 @@ class Interpretation:
                 self.remarks.append(f"{column}: -1 in {count:,} rows stands for a random seed, and is null")
                 cells = pc.if_else(random, pa.scalar(None, pa.string()), cells)
         if pa.types.is_integer(kind):
-            return integers(pointed(cells, origin, name), origin, name)
+            return integers(pointed(cells, origin, name), origin, name, kind if name == "seed" else None)
         values = numbers(pointed(cells, origin, name), origin, name)
         return self._in_seconds(name, column, values) if name in TIMES else values
 
@@ -356,10 +358,12 @@ class Interpretation:
         unit = self.meanings[column].unit
         if unit is None:
             known = values.drop_null().to_numpy()
-            if len(known) and np.median(known) >= WHOLE_SECONDS and (known == np.floor(known)).all():
+            middle = np.median(known) if len(known) else 0.0
+            if middle >= WHOLE_SECONDS and (known == np.floor(known)).all():
+                likely = [unit for unit in ("ns", "us", "ms", "s") if 0.1 <= middle / scale(unit) <= 86_400] or ["s"]
                 raise TraceError(
-                    f"{self.where}: column {excerpt(column)}: found whole numbers about {np.median(known):g}, which may"
-                    f" be seconds or milliseconds; say --unit {_quoted(column)}=ms, or s{OF_COMMAND}"
+                    f"{self.where}: column {excerpt(column)}: found whole numbers about {middle:g}, which may be of any"
+                    f" unit; say --unit {_quoted(column)}={', or '.join(likely)}{OF_COMMAND}"
                 )
             self.remarks.append(f"{column} states no unit and is read as seconds")
         return values if scale(unit) == 1.0 else pc.divide(values, scale(unit))
@@ -472,6 +476,8 @@ class Interpretation:
                 return twin
             if normalise(name) in ("_", "index", "unnamed_0") and _are_numbers(cells):
                 return "the number of the row"
+            if (pc.index(pc.starts_with(cells, "{").fill_null(False), True).as_py()) >= 0:
+                return "objects, whose keys `mezzotint trace import gateway` reads"
         return "unknown name"
 
     def _twin(self, name: str) -> str:

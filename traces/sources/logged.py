@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -266,6 +267,8 @@ class _Gathered:
             value = value[0]
         if isinstance(value, str):
             return value
+        if isinstance(value, datetime):  # of Parquet
+            return value.isoformat()
         if isinstance(value, bool) or not isinstance(value, int | float):
             origin = Origin(self.where, {name: path}, np.array([row]))
             raise refusal(origin, 0, name, repr(value), "one text or number")

@@ -142,7 +142,8 @@ class Synthetic:
         split_weights(self.sizes, "sizes", SIZE)
         split_weights(self.steps, "steps", ONE)
         split_weights(self.images, "images", ONE)
-        settings.check_shares(self.base_models, "base_models")
+        for share in self.base_models:
+            check_number(WHERE, "base_models", share, above=0.0, max_value=1e15)
         if self.service is not None and self.service not in self.services:
             raise TraceError(f"{WHERE}: service={self.service!r}, expected null or one of {', '.join(self.services)}")
         for name, given in self.services.items():

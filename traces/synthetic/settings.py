@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 
 from mezzotint.traces.synthetic.distributions import Indices, choices, inherited_from, numbered_names, split_weights
-from mezzotint.traces.table.validation import check_number
 
 
 def inherited(previous: Indices, change: float, rng: np.random.Generator) -> Indices:
@@ -32,9 +31,3 @@ def models(shares: Sequence[float], source: Indices, rng: np.random.Generator) -
     if not shares:
         return pa.nulls(len(source), pa.string())
     return numbered_names("model", choices(np.array(shares, np.float64), len(source), rng)[source], len(shares))
-
-
-def check_shares(shares: Sequence[float], name: str) -> None:
-    """Check the weights in the setting `name`. Raises TraceError if one is not a positive finite number."""
-    for share in shares:
-        check_number("synthetic trace", name, share, above=0.0, max_value=1e15)

@@ -40,7 +40,7 @@ COLUMNS: Mapping[str, Column] = {
     "base_model": Column(TEXT, "name of the base model"),
     "controlnets": Column(TEXTS, "names of ControlNets"),
     "loras": Column(TEXTS, "names of LoRAs"),
-    "seed": Column(pa.int64(), "seed of the noise", *ANY),
+    "seed": Column(pa.uint64(), "seed of the noise", *ANY),
     "gen_s": Column(REAL, "seconds that the service took to generate it", *SECONDS),
     "slo_s": Column(REAL, "seconds from arrival to the request's own deadline", *SOME_SECONDS),
     "priority": Column(WHOLE, "priority, higher first; null is 0", *ANY),

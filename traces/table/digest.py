@@ -31,6 +31,8 @@ def content_digest(table: pa.Table, recipe: str | None = None, release: Callable
             continue
         # Parquet renames the items of lists, so the type's own text is not stable
         kind = f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type)
+        if field.type == pa.uint64():
+            kind = "int64"  # of seeds, as digests had it before seeds from 2^63 on were taken
         if recipe is not None and field.name == "prompt":
             kind, column = f"made by {recipe}", column.slice(0, 0)
         total.update(f"\n{field.name}: {kind}\n".encode())

@@ -37,27 +37,40 @@ def reused_shares(similar: Sequence[float], max_in_a_row: int) -> list[float]:
 
 
 @dataclass(slots=True)
-class PatchLevel:
-    """Each patch reuses the output of a block if its input is similar to that of the step before (PatchedServe, 5.1).
-
-    A step of a batch takes (1 - s) of its full seconds plus the overhead. The share s of patch-blocks reused is
-    weighted by the pixels of the requests.
+class BlockCaching:
+    """A block whose input is similar to that of the step before reuses its output.
 
     Args:
-        likeness: feature similarity.
+        likeness: feature similarity, the shares of similar (patch, block) pairs.
         overhead: cost of comparing, masking and filling in.
-        consecutive: maximum number of steps in a row in which a patch reuses a block.
+        consecutive: maximum number of steps in a row in which a block is reused.
     """
 
     likeness: AssumedFeatureSimilarity
     overhead: Overhead
     consecutive: Count = 2
-    _sums: dict[tuple[str, int, int, int, int], list[float]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
         self.likeness.bind(run)
         self.overhead.bind(run)
-        _assume(run, self.consecutive)
+        if serves_videos(run.workload, run.models):
+            raise ConfigError(
+                "feature_cache: found videos, and the similarity of blocks is that of images; choose "
+                "feature_cache=none, or one that skips whole steps"
+            )
+        what = "steps in a row in which a block is reused, at most"
+        run.assume(what, self.consecutive, "assumed; PatchedServe does not print N")
+
+
+@dataclass(slots=True)
+class PatchLevel(BlockCaching):
+    """Each patch reuses the output of a block if its input is similar to that of the step before (PatchedServe, 5.1).
+
+    A step of a batch takes (1 - s) of its full seconds plus the overhead. The share s of patch-blocks reused is
+    weighted by the pixels of the requests. Arguments as of `BlockCaching`.
+    """
+
+    _sums: dict[tuple[str, int, int, int, int], list[float]] = field(init=False, default_factory=dict, repr=False)
 
     def step_costs(self, active: Sequence[Request], count: int, step: Step) -> StepCosts:
         pixels = sum(request.width * request.height for request in active)
@@ -82,27 +95,14 @@ class PatchLevel:
 
 
 @dataclass(slots=True)
-class WholeImage:
+class WholeImage(BlockCaching):
     """A block is reused only if all patches of all images of the batch are similar: block caching without patches.
 
     PatchedServe compares itself with it (8.2). Requests are similar independently of each other. Reuses in a row count
-    from the last change of the batch, since a request that joins has nothing to reuse. Arguments as of PatchLevel.
-
-    Args:
-        likeness: shares of similar (patch, block) pairs.
-        overhead: seconds that comparing and reusing take.
-        consecutive: steps in a row that a block is reused at most.
+    from the last change of the batch, since a request that joins has nothing to reuse. Arguments as of `BlockCaching`.
     """
 
-    likeness: AssumedFeatureSimilarity
-    overhead: Overhead
-    consecutive: Count = 2
     _similar: dict[tuple[str, int, int, int], Sequence[float]] = field(init=False, default_factory=dict, repr=False)
-
-    def bind(self, run: Run) -> None:
-        self.likeness.bind(run)
-        self.overhead.bind(run)
-        _assume(run, self.consecutive)
 
     def step_costs(self, active: Sequence[Request], count: int, step: Step) -> StepCosts:
         similar_in_all = [1.0] * count
@@ -122,14 +122,3 @@ class WholeImage:
         steps_s = [full.seconds * (1.0 - share) + extra_s for share in shares]
         costs = [Cost(step_s, None if power_w is None else power_w * step_s) for step_s in steps_s]
         return PerStepCosts(costs, [shares] * len(active))
-
-
-def _assume(run: Run, consecutive: int) -> None:
-    if serves_videos(run.workload, run.models):
-        raise ConfigError(
-            "feature_cache: found videos, and the similarity of blocks is that of images; choose feature_cache=none, "
-            "or one that skips whole steps"
-        )
-    run.assume(
-        "steps in a row in which a block is reused, at most", consecutive, "assumed; PatchedServe does not print N"
-    )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Le
@@ -97,7 +97,7 @@ def table(
         str | None, Option(help="who measured the times, and how", show_default="the name of the table")
     ] = None,
 ) -> None:
-    """Make profiles of your own step times, one for each model and GPU of a table. Repeated rows count by their median.
+    """Make profiles of your own step times, one for each model and GPU of a table. Repeated rows count by their mean.
 
     \b
     Columns: model, gpu, width, height, and step_s (seconds of a step of the whole batch) or total_s (of the whole
@@ -161,7 +161,7 @@ def profile_of(path: Path, rows: Sequence[Row], source: str | None) -> Profile:
         name, keys = row.cell
         points.setdefault(name, {}).setdefault(str(keys), (keys, []))[1].append(row.seconds)
     lists = {
-        name: [keys | {"seconds": float(f"{median(seconds):.6g}")} for keys, seconds in cells.values()]
+        name: [keys | {"seconds": float(f"{fmean(seconds):.6g}")} for keys, seconds in cells.values()]
         for name, cells in points.items()
     }
     if not lists.get("step"):

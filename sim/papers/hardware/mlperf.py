@@ -227,16 +227,16 @@ class Replay:
             )
         return float(brentq(excess_s, low, high, rtol=FIT_TOLERANCE, xtol=FIT_TOLERANCE))
 
-    def planned_gpus(self, factor: float) -> int | None:
+    def planned_gpus(self) -> int | None:
         """Return the fewest GPUs with which p99 is below `LIMIT_S`, by the planner's search; None if none has it.
 
         The seconds of a GPU stay the same; the search may take twice the GPUs that were used.
         """
         search = ClusterSearch(max_gpus=2 * self.row.gpus, max_seeds=1)
-        work = factor * self.base_s * self.row.target_qps
+        work = self.base_s * self.row.target_qps
 
         def outcomes(trials: list[tuple[str, Trial]]) -> list[Outcome]:
-            p99_s = [summary(self.latencies_s(factor, trial.gpus))["p99"] for _, trial in trials]
+            p99_s = [summary(self.latencies_s(1.0, trial.gpus))["p99"] for _, trial in trials]
             return [Outcome((seconds / LIMIT_S,), False, work, 1.0) for seconds in p99_s]
 
         run_searches({self.row.name: search.steps()}, outcomes)
@@ -275,7 +275,7 @@ def replay_submission(row: Submission, *, with_sensitivity: bool = True) -> tupl
         fitted, latencies_s = replay.predict(replay.fit(), with_sensitivity=with_sensitivity)
         if row.offline_images_per_s:
             unfitted, _ = replay.predict(1.0, with_sensitivity=with_sensitivity)
-            planned = replay.planned_gpus(1.0)
+            planned = replay.planned_gpus()
     facts = {
         "name": row.name,
         "accelerator": row.accelerator,

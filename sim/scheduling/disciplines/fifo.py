@@ -19,10 +19,6 @@ class FifoQueue(Discipline):
         self._queues.setdefault(worker, deque()).append(request)
         self._waiting += 1
 
-    def first(self, worker: Worker) -> Request | None:
-        queue = self._queues.get(worker)
-        return queue[0] if queue else None
-
     def next(self, worker: Worker, now_s: float) -> Request | None:
         queue = self._queues.get(worker)
         if not queue:

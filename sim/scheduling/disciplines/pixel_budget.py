@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import Discipline, Run, Stepper, Worker
+from mezzotint.sim.protocols import Run, Stepper, Worker
 from mezzotint.sim.scheduling.disciplines.fifo import FifoQueue
 
 
 @dataclass(slots=True)
-class PixelBudget(Discipline):
+class PixelBudget(FifoQueue):
     """First in, first out, while the batch has at most ``max_pixels`` and fits into memory; larger images run alone.
 
     Pixels of a video are those of all frames.
@@ -19,32 +19,22 @@ class PixelBudget(Discipline):
     executor: Stepper
     max_pixels: Count = 4 * 1024 * 1024
     _run: Run = field(init=False, repr=False)
-    _queue: FifoQueue = field(init=False, default_factory=FifoQueue, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
 
-    def add(self, worker: Worker, request: Request, now_s: float) -> None:
-        self._queue.add(worker, request, now_s)
-
     def next(self, worker: Worker, now_s: float) -> Request | None:
-        head = self._queue.first(worker)
-        if head is None:
+        queue = self._queues.get(worker)
+        if not queue:
             return None
         # Those that joined at this boundary have not stepped yet, but will with the others
         # (test_one_resolution_batches_share_a_size_and_stay_below_the_pixel_cap).
-        batch = [*self.executor.active(worker), *self.executor.joining(worker), head]
+        batch = [*self.executor.active(worker), *self.executor.joining(worker), queue[0]]
         over_budget = sum(request.pixels for request in batch) > self.max_pixels
         # An image above the budget runs alone, or it would block its queue for ever.
         if len(batch) > 1 and (over_budget or not fits(self._run, worker, batch)):
             return None
-        return self._queue.next(worker, now_s)
-
-    def leave(self, worker: Worker) -> Sequence[Request]:
-        return self._queue.leave(worker)
-
-    def __len__(self) -> int:
-        return len(self._queue)
+        return FifoQueue.next(self, worker, now_s)
 
 
 def fits(run: Run, worker: Worker, batch: Sequence[Request]) -> bool:

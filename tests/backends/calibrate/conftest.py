@@ -74,7 +74,7 @@ class Stub:
         if cell.operation == "controlnet":
             return CellMeasurement(seconds={"load": [seconds]}, facts={"bytes": 1000})
         facts = {"bytes": 1000} if cell.operation in ("draw", "load") else {}
-        values = {"seconds": [seconds, 1.1 * seconds, 1.2 * seconds], "without": [0.01]}
+        values = {"seconds": [seconds, 1.1 * seconds, 1.5 * seconds], "without": [0.01]}
         return CellMeasurement(seconds=values, facts=facts)
 
 

@@ -51,6 +51,14 @@ def test_finished_calibration_measures_nothing_and_writes_the_same_bytes(plan: A
     assert files(tmp_path) == before
 
 
+def test_profile_holds_the_mean_of_its_samples_which_a_run_pays(plan: Any, stub: Any, tmp_path: Path) -> None:
+    """The stub's third sample is a stall of the host; the median of the three would be 1.1 times the first."""
+    profile = complete(plan(), tmp_path, measure=stub()).profile
+    for point in profile.step:
+        once = 0.01 + 1e-6 * point.width * point.height * point.batch
+        assert (point.seconds, point.spread_s) == pytest.approx((1.2 * once, 0.25 * once), rel=1e-5)
+
+
 def test_grid_can_grow(plan: Any, stub: Any, tmp_path: Path) -> None:
     small, large = plan(shapes=grid([(64, 64)], [1])), plan(shapes=grid([(64, 64), (128, 64)], [1, 2]))
     complete(small, tmp_path, measure=stub())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.papers import compositions
+from mezzotint.sim.papers import runs
 from mezzotint.sim.papers.compositions import TRAFFICS
 from mezzotint.sim.papers.runs import Finished, Point, Runs, compose_point
 
@@ -44,7 +44,7 @@ def replace_runs(monkeypatch: pytest.MonkeyPatch, rpm: float | None = None) -> l
             outcomes.append((point, Finished(point, {}, work, summary)))
         return Runs(tuple(outcomes))
 
-    monkeypatch.setattr(compositions, "finish", finish)
+    monkeypatch.setattr(runs, "finish", finish)
     return asked
 
 

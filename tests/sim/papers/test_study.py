@@ -10,7 +10,7 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.papers import cascade, compositions
+from mezzotint.sim.papers import runs
 from mezzotint.sim.papers.autoscaling import study as autoscaling
 from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.stages import STUDY as STAGES
@@ -89,8 +89,8 @@ def test_check_outside_a_clone_is_refused_before_any_run(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("module", "words"), [(autoscaling, "autoscaling --launcher slurm"), (cascade, "cascade"),
-                                               (compositions, "compositions")])  # fmt: skip
+@pytest.mark.parametrize(("module", "words"), [(autoscaling, "autoscaling --launcher slurm"), (runs, "cascade"),
+                                               (runs, "compositions")])  # fmt: skip
 def test_failed_run_is_named_with_its_command_and_nothing_is_written(
     module: ModuleType, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -255,7 +255,7 @@ def test_neighbours_match_a_comparison_of_all_pairs(floor: float, image: bool, m
         order = order[scores[order] >= floor]
         units = np.rint(scores[order] * 10**6).astype(int)
         expected = (order[:20].tolist(), units[:20].tolist(), len(order) <= 20)
-        assert found.all_of(row) == expected
+        assert found.first(row, 20) == expected
 
 
 def test_exact_search_breaks_ties_by_age() -> None:
@@ -267,3 +267,27 @@ def test_exact_search_breaks_ties_by_age() -> None:
     assert index.best(3) == (0, 1.0)
     index.remove(0)
     assert index.best(4) == (1, 1.0)
+
+
+def test_lists_are_read_as_far_as_needed_and_ties_across_the_parts_read_go_to_the_oldest() -> None:
+    rng = np.random.default_rng(5)
+    rows = 1200
+    known = neighbours.Neighbours(  # of the last row alone: similarities in runs of about 60 equal ones
+        np.repeat([0, rows - 1], [rows - 1, 1]),
+        rng.permutation(rows - 1).astype(np.int32),
+        np.sort(rng.integers(0, 20, rows - 1))[::-1].astype(np.int32),
+        np.ones(rows, np.bool_),
+    )
+    for kept in (0, 1, 3, 30, 300, 1199):
+        for _ in range(20):
+            index = CachedIndex(known, lambda: pytest.fail("the list is complete"))
+            entry_of = {int(row): entry for entry, row in enumerate(rng.permutation(rows - 1)[:kept])}
+            for row, entry in entry_of.items():
+                index.add(entry, row)
+            found = [
+                (-int(unit), entry_of[int(row)])
+                for row, unit in zip(known.rows, known.units, strict=True)
+                if row in entry_of
+            ]
+            best = min(found, default=None)
+            assert index.best(rows - 1) == (None if best is None else (best[1], -best[0] / neighbours.UNIT))

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, PngImagePlugin
 
@@ -148,7 +150,8 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "options", "message"),
     [
-        ({"ts": 1, "prompt": "a", "latency": 6100}, {}, "latency: found whole numbers about 6100.*--unit latency=ms"),
+        ({"ts": 1, "prompt": "a", "latency": 6100}, {}, "latency: found whole numbers about 6100.*latency=ms, or s "),
+        ({"ts": 1, "prompt": "a", "latency": 2_134_300_000}, {}, "about 2.1343e[+]09.*--unit latency=ns, or us "),
         ({"ts": 1, "prompt": "a", "steps": "ten"}, {}, "row 1, column steps: found 'ten'"),
         ({"ts": 1, "prompt": ["a", "b"]}, {}, "row 1, column prompt: found"),
         ({"ts": 1, "prompt": "a", "width": -5}, {}, "row 1, column width: found -5"),
@@ -168,6 +171,16 @@ def test_gateway_value_of_another_kind_is_named(
     """Rows keep the numbers of the file though one before them is skipped."""
     with pytest.raises(TraceError, match=message):
         load("gateway", lines({"note": "started"}, record), tmp_path, **options)
+
+
+def test_gateway_reads_objects_and_times_of_parquet(tmp_path: Path) -> None:
+    times = pa.array([0, 1_500_000], pa.timestamp("us", "UTC"))
+    inputs = [{"prompt": "a", "width": 512}, {"prompt": "b", "width": 768}]
+    pq.write_table(pa.table({"created_at": times, "input": inputs}), tmp_path / "log.parquet")
+    trace = SOURCES["gateway"](path=tmp_path / "log.parquet").load(np.random.default_rng(0))
+    assert trace.arrival_s.tolist() == [0.0, 1.5]
+    assert trace.table.column("prompt").to_pylist() == ["a", "b"]
+    assert trace.column("width").tolist() == [512, 768]
 
 
 NODES: dict[str, Any] = {

@@ -24,7 +24,7 @@ from mezzotint.traces.sources.table import Table, import_table
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.limits import Limits
-from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.table.trace import Trace, read, write
 from mezzotint.traces.table.validation import Origin
 
 ROWS = {
@@ -180,7 +180,7 @@ def test_usual_names_are_read(header: str, cells: str, expected: dict[str, Any],
         ("time,sampler_steps_used\n1,20\n", {}, "looks like steps"),
         ("time,prompt,secconds,fps\n1,a,5,16\n", {}, "secconds looks like video_s"),
         ("time,prompt,seconds\n1,a,5\n", {}, "seconds of a video without frames per second"),
-        ("time,prompt,latency\n1,a,6100\n", {}, "seconds or milliseconds; say --unit latency=ms"),
+        ("time,prompt,latency\n1,a,6100\n", {}, "6100, which may be of any unit; say --unit latency=ms, or s "),
         ("time,text,caption\n1,a,b\n", {}, "columns text, caption, each of which may be prompt.*--map prompt=text"),
     ],
 )
@@ -549,6 +549,35 @@ def test_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
     with pytest.raises(TraceError, match="found column 'prompt' twice"):
         imported(tmp_path, "prompt,prompt \na,b\n")
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, 2**63, 2**64 - 1])
+def test_seeds_of_64_bits_are_read_exactly(seed: int, tmp_path: Path) -> None:
+    """ComfyUI draws seeds up to 2^64 - 1: half of them are above 2^63."""
+    trace = imported(tmp_path, f"prompt,seed\na,{seed}\nb,\n")
+    assert trace.table.column("seed").to_pylist() == [seed, None]
+    with pytest.raises(TraceError, match=rf"column seed: found '{2**64}', expected a whole number from 0 to 2\^64 - 1"):
+        imported(tmp_path, f"prompt,seed\na,{2**64}\n")
+
+
+def test_file_with_seeds_of_63_bits_is_read_and_keeps_its_digest(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    trace = write(imported(tmp_path, "prompt,seed\na,5\nb,\n"), path)
+    stored = pq.read_table(path)
+    place, field = stored.schema.get_field_index("seed"), stored.schema.field("seed").with_type(pa.int64())
+    former = stored.set_column(place, field, stored["seed"].cast(pa.int64()))
+    pq.write_table(former.replace_schema_metadata(stored.schema.metadata), path)
+    assert read(path).digest == trace.digest
+    assert read(path).table.column("seed").to_pylist() == [5, None]
+
+
+def test_objects_in_cells_name_the_source_that_reads_them(tmp_path: Path) -> None:
+    records = [{"arrival_s": place, "payload": {"prompt": prompt}} for place, prompt in enumerate("ab")]
+    texts = pd.DataFrame(records).assign(payload=[json.dumps(record["payload"]) for record in records])
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "t.parquet")
+    structs = Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
+    for trace in (imported(tmp_path, texts.to_csv(index=False)), structs):
+        assert "import gateway` reads" in trace.notes["columns_left_out"]["payload"]
 
 
 def test_lists_and_numbers_of_parquet_are_read(tmp_path: Path) -> None:

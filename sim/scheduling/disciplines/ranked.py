@@ -1,12 +1,13 @@
-"""A priority queue for each worker."""
+"""Queue disciplines by a rank of requests: the lowest is served first, at each worker."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import Worker
+from mezzotint.sim.protocols import Discipline, Worker
 
 Rank = float | tuple[float, int]
 """All ranks of a queue are of one kind."""
@@ -16,23 +17,23 @@ Ranked = tuple[Any, int, Request]
 
 
 @dataclass(slots=True)
-class PriorityQueue:
+class RankedQueue(Discipline):
     """Serve the waiting request of the lowest rank first, at each worker."""
 
     _queues: dict[Worker, list[Ranked]] = field(init=False, default_factory=dict, repr=False)
     _waiting: int = field(init=False, default=0, repr=False)
 
-    def add(self, worker: Worker, rank: Rank, request: Request) -> None:
+    @abstractmethod
+    def rank(self, request: Request) -> Rank:
+        """Return the rank with which ``request`` queues."""
+
+    def add(self, worker: Worker, request: Request, now_s: float) -> None:
         # The row breaks ties, so that requests themselves are never compared
         # (test_shortest_remaining_runs_the_requests_with_fewest_steps_left).
-        heappush(self._queues.setdefault(worker, []), (rank, request.row, request))
+        heappush(self._queues.setdefault(worker, []), (self.rank(request), request.row, request))
         self._waiting += 1
 
-    def first(self, worker: Worker) -> Ranked | None:
-        queue = self._queues.get(worker)
-        return queue[0] if queue else None
-
-    def next(self, worker: Worker) -> Request | None:
+    def next(self, worker: Worker, now_s: float) -> Request | None:
         queue = self._queues.get(worker)
         if not queue:
             return None
