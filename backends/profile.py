@@ -79,7 +79,7 @@ class Timing(Strict):
 
     Attributes:
         batch: images (of ``text_encode``: prompts) in the batch.
-        seconds: mean of the whole batch, since a run pays for every stall; some published ones are medians.
+        seconds: mean of the samples of the whole batch: a run pays for every stall. Some published ones are medians.
         spread_s: interquartile range in seconds; for the figures alone.
         source: only if it differs from that of the profile.
         confirmed: True if seconds that are out of proportion to those of the neighbours are right.

@@ -32,8 +32,8 @@ from mezzotint.sim.frontend.delay import Constant, RowDelays, as_delay
 from mezzotint.sim.frontend.match_predictor import Always
 from mezzotint.sim.protocols import Admission, Delay, FrontEnd, MatchPredictor, RequestColumn, Run, Selector
 
-new = tuple.__new__
-"""Makes a plan of all its values in half the time of a call of Plan."""
+make_tuple = tuple.__new__
+"""Makes a plan of the values of all its fields, in half the time of a call of Plan."""
 
 
 @dataclass(slots=True)
@@ -248,7 +248,9 @@ class CachedFrontEnd(FrontEnd):
 
     def _full_plan(self, lookup: int, took_s: float, similarity: float = nan) -> Plan:
         """Return the plan of a full generation, after a lookup that found nothing to start from."""
-        return new(Plan, (self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity, 0.0, False, (), None))
+        return make_tuple(
+            Plan, (self._miss_model, 0, 1, 0.0, lookup, took_s, MISSING, nan, similarity, 0.0, False, (), None)
+        )
 
     def _hit_plan(
         self, row: int, source: int, k: int, took_s: float, similarity: float = nan, age_s: float = nan
@@ -256,7 +258,7 @@ class CachedFrontEnd(FrontEnd):
         """Return the plan of the request in ``row`` from the artifact of ``source`` on."""
         fetch_s, refine = self._fetch_delay.for_row(row), not self.cache.latents_at
         hit = self._hit_model, k, self.selector.of_steps, 0.0, HIT, took_s
-        return new(Plan, (*hit, source, age_s, similarity, fetch_s, refine, (), None))
+        return make_tuple(Plan, (*hit, source, age_s, similarity, fetch_s, refine, (), None))
 
     def _generate(self, request: Request, lookup: int, took_s: float, similarity: float = nan) -> float:
         """Generate ``request`` in full; return the seconds of planning."""

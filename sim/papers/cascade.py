@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mezzotint.figures.palette import COLOURS, house_style, panels
-from mezzotint.sim.papers.runs import Effort, Finished, Point, command_of
+from mezzotint.sim.papers.runs import Finished, Point, RunOptions, command_of
 from mezzotint.sim.papers.study import DATA, Comparison, Results, Study, read_data
 
 
@@ -153,12 +153,12 @@ STUDY = Study(
 
 
 @command_of(STUDY)
-def compare(effort: Effort) -> Results:
+def compare(options: RunOptions) -> Results:
     """Compare DiffServe's cascades with their models alone, and write cascade.md, .json and .svg.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    planned = list(cells(effort.quick))
-    runs = effort.finish([cell.point for cell in planned])
+    planned = list(cells(options.quick))
+    runs = options.finish([cell.point for cell in planned])
     return {"rows": [measure_run(cell, run) for cell, run in zip(planned, runs, strict=True)]}

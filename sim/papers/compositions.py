@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from mezzotint.figures.page import percent
 from mezzotint.figures.palette import COLOURS, GREY, house_style, panels
-from mezzotint.sim.papers.runs import Effort, Finished, Point, command_of
+from mezzotint.sim.papers.runs import Finished, Point, RunOptions, command_of
 from mezzotint.sim.papers.study import DATA, Comparison, Results, Study, read_data
 
 COMPARED = {"p50_s": "p50", "p95_s": "p95", "rpm_per_gpu": "throughput", "usd_per_image": "cost"}
@@ -156,12 +156,12 @@ STUDY = Study("compositions", comparisons, draw, values, lines)
 
 
 @command_of(STUDY)
-def compare(effort: Effort) -> Results:
+def compare(options: RunOptions) -> Results:
     """Compare untested combinations of designs with their parts, and write compositions.md, .json and .svg.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    rows = QUICK_ROWS if effort.quick else ROWS
-    runs = iter(effort.finish(points(rows)))
+    rows = QUICK_ROWS if options.quick else ROWS
+    runs = iter(options.finish(points(rows)))
     return {"rows": rows, "traffics": [measure_traffic(traffic, runs) for traffic in TRAFFICS]}

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from mezzotint.figures.palette import COLOURS, house_style, panels
 from mezzotint.settings.choice import choice
-from mezzotint.sim.papers.runs import Effort, Finished, Point, command_of
+from mezzotint.sim.papers.runs import Finished, Point, RunOptions, command_of
 from mezzotint.sim.papers.study import DATA, Comparison, Results, Study, read_data
 
 
@@ -163,20 +163,20 @@ STUDY = Study(
 
 
 @command_of(STUDY)
-def compare(effort: Effort) -> Results:
+def compare(options: RunOptions) -> Results:
     """Compare placements and routers of a fleet of several base models, and write fleets.md, .json and .svg.
 
     Raises:
         ConfigError: a run failed, or a file cannot be written.
     """
-    scale = 5 if effort.quick else 1
+    scale = 5 if options.quick else 1
     requests, warmup = INPUTS.requests // scale, INPUTS.warmup // scale
 
     def run(pairs: Sequence[tuple[Cell, int]]) -> list[Finished]:
-        return effort.finish([cell.point(gpus, requests, warmup) for cell, gpus in pairs])
+        return options.finish([cell.point(gpus, requests, warmup) for cell, gpus in pairs])
 
-    planned = list(cells(effort.quick))
+    planned = list(cells(options.quick))
     runs = run([(cell, INPUTS.gpus) for cell in planned])
     rows = [measure_run(cell, of) for cell, of in zip(planned, runs, strict=True)]
-    needed = {} if effort.quick else fewest_gpus([cell for cell in planned if cell.design in SEARCHED], run)
+    needed = {} if options.quick else fewest_gpus([cell for cell in planned if cell.design in SEARCHED], run)
     return {"rows": [row | {"gpus": needed.get(cell)} for cell, row in zip(planned, rows, strict=True)]}

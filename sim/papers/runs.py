@@ -263,8 +263,8 @@ def finish(points: Sequence[Point], work: Path, jobs: int = 1, launcher: Launche
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """The effort on a study's runs: all in full or ``quick``, by ``jobs`` processes of ``launcher``, below ``work``."""
+class RunOptions:
+    """How the runs of ``study`` are made: in full or ``quick``, by ``jobs`` processes of ``launcher``, in ``work``."""
 
     study: str
     quick: bool
@@ -277,10 +277,10 @@ class Effort:
         return finish(points, self.work, self.jobs, self.launcher).of_study(self.study)
 
 
-def command_of(study: Study) -> Callable[[Callable[[Effort], Results]], Callable[..., int]]:
+def command_of(study: Study) -> Callable[[Callable[[RunOptions], Results]], Callable[..., int]]:
     """Make a function that measures ``study`` the command that reproduces it; its docstring is the help."""
 
-    def decorate(measure: Callable[[Effort], Results]) -> Callable[..., int]:
+    def decorate(measure: Callable[[RunOptions], Results]) -> Callable[..., int]:
         def compare(
             quick: Quick = False,
             check: Check = False,
@@ -289,8 +289,8 @@ def command_of(study: Study) -> Callable[[Callable[[Effort], Results]], Callable
             output: Output = RESULTS,
             work: Work = RUNS,
         ) -> int:
-            effort = Effort(study.name, quick, jobs, launcher, work)
-            return study.reproduce(lambda: measure(effort), output, check=check, quick=quick)
+            options = RunOptions(study.name, quick, jobs, launcher, work)
+            return study.reproduce(lambda: measure(options), output, check=check, quick=quick)
 
         compare.__doc__ = measure.__doc__
         return compare

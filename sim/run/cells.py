@@ -69,7 +69,7 @@ class Cells:
 
     def _hashed(self, values: pa.Array) -> NDArray[np.int64]:
         """Return the cell of each value by a hash that is the same on every machine."""
-        import pandas as pd  # slow to import, and a run without cells needs it not
+        import pandas as pd  # slow to import, and only cells need it
 
         hashed = pd.util.hash_array(np.asarray(values.to_pylist(), object), categorize=False)
         return (hashed % np.uint64(self.count)).astype(np.int64)

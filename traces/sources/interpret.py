@@ -44,7 +44,10 @@ SAID = "read_as"
 """Key of the note with what was taken, what was left out and what was guessed, a sentence each."""
 
 WHOLE_SECONDS = 100
-"""Median of whole numbers without a unit from which a latency may be in milliseconds."""
+"""Median of whole numbers without a unit from which a duration may be in another unit than seconds."""
+
+READ_BY_GATEWAY = "whose keys `mezzotint trace import gateway` reads"
+"""Said of objects in the cells of a table."""
 
 AGREE_S = 1e-3
 """Two clocks of one table agree if no request is further apart on them."""
@@ -98,9 +101,8 @@ class Interpretation:
         }
         for name, kind in zip(self.header, table.schema.types, strict=True):
             if name not in self.cells:
-                readable = pa.types.is_struct(kind)
-                remedy = "whose keys `mezzotint trace import gateway` reads" if readable else "no single values"
-                self.left_out[name] = f"holds {kind}, {remedy}"
+                why = READ_BY_GATEWAY if pa.types.is_struct(kind) else "no single values"
+                self.left_out[name] = f"holds {kind}, {why}"
 
     def reading(self) -> Reading:
         """Interpret the columns, and return the reading."""
@@ -476,8 +478,8 @@ class Interpretation:
                 return twin
             if normalise(name) in ("_", "index", "unnamed_0") and _are_numbers(cells):
                 return "the number of the row"
-            if (pc.index(pc.starts_with(cells, "{").fill_null(False), True).as_py()) >= 0:
-                return "objects, whose keys `mezzotint trace import gateway` reads"
+            if pc.any(pc.starts_with(cells, "{")).as_py():
+                return f"objects, {READ_BY_GATEWAY}"
         return "unknown name"
 
     def _twin(self, name: str) -> str:
