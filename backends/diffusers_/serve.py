@@ -171,7 +171,6 @@ class Live(Backend):
                 images, took_s = stages.end(model, those)
                 seconds += took_s
                 for work, image in zip(those, images, strict=True):
-                    self._parts.pop(work.row, None)
                     self._keep(work, image)
             return Cost(seconds)
 

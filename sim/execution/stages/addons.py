@@ -233,7 +233,12 @@ class StageAddons:
         return self.is_shared and progress.stage.denoises and addons is not None and bool(addons.controlnets)
 
     def may_delay(self, progress: Progress) -> bool:
-        """Return True if the steps of ``progress`` may take longer than their cost: LoRAs are due, or servers busy."""
+        """Return True if the steps of ``progress`` may take longer than their cost: LoRAs are due, or servers busy.
+
+        On a live backend, any may.
+        """
+        if self.run.backend.live:
+            return progress.stage.denoises
         return progress.request.loras_pending or self.calls_servers(progress)
 
     def wait_s(self, request: Request, group: Worker, now_s: float) -> float:

@@ -27,6 +27,7 @@ class Delays:
         close: records the attempt of a request.
         close_at: records the attempts at a boundary on the GPUs of a mask, without that of one request.
         end_at: has a launch end after so many of its steps.
+        run_live: runs the step after so many of a launch once it begins; None if its length is known before.
     """
 
     run: Run
@@ -35,6 +36,7 @@ class Delays:
     close: Callable[[Progress], None]
     close_at: Callable[[int, Progress], None]
     end_at: Callable[[LaunchState, int, float], None]
+    run_live: Callable[[LaunchState, int], None] | None = None
 
     def prepare_step(self, launch: LaunchState, steps: int) -> None:
         """Have the step after ``steps`` of ``launch`` wait for its LoRAs, then for ControlNet servers, if it must."""
@@ -43,8 +45,18 @@ class Delays:
         else:
             self._prepare_call(launch, steps)
 
-    def _prepare_call(self, launch: LaunchState, steps: int) -> None:
+    def step_ran(self, launch: LaunchState, steps: int) -> None:
+        """Prepare what follows the step after ``steps`` of ``launch``, which ran live."""
         if self.addons.calls_servers(launch.progress):
+            self._call_servers((launch, steps, launch.step_begin_s(steps)))
+        else:
+            self.prepare_step(launch, steps + 1)
+
+    def _prepare_call(self, launch: LaunchState, steps: int) -> None:
+        if self.run_live is not None:
+            # What it asks of its servers is measured as it runs.
+            self.run_live(launch, steps)
+        elif self.addons.calls_servers(launch.progress):
             self._at(self._call_servers, (launch, steps, launch.step_begin_s(steps)))
         elif launch.progress.request.loras_pending:
             self.prepare_step(launch, steps + 1)

@@ -283,17 +283,15 @@ class Stages(Executor, Scheduler):
 
     def _run_live(self, gpu: Gpu, backend: Backend) -> LiveCosts:
         """Return the costs of a live ``backend``. Raises ConfigError for what groups of GPUs do not run live."""
-        if self._addons is not None:
-            raise ConfigError(
-                "addons: found some beside executor=stages and a live backend, which runs them with other executors; "
-                "add addons=ignore, or choose executor=sequential or continuous-batching"
-            )
         if self.feature_cache is not None:
             raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
         if self.kernels is not None and (self.kernels.names or self.kernels.stages != 1.0):
             raise ConfigError("kernels: a live backend runs torch's own; add ~kernels")
-        costs = LiveCosts(self._run, gpu, backend, self.stages, None)
-        self._live = LiveSteps(self._clock, costs, class_name(self._policy), self._end_at)
+        costs = LiveCosts(self._run, gpu, backend, self.stages, self._addons)
+        delays = None if self._addons is None else self._delays
+        self._live = LiveSteps(self._clock, costs, class_name(self._policy), self._end_at, delays)
+        if delays is not None:
+            delays.run_live = self._live.go_on
         return costs
 
     def _view(self, gpu: Gpu) -> View:
@@ -709,7 +707,7 @@ class Stages(Executor, Scheduler):
             self._clock.at(launch.end_s(launch.every), INSERTION, self._turns.pass_boundaries)
         if is_delayed:
             self._delays.prepare_step(launch, 0)
-        if self._live is not None:
+        elif self._live is not None:
             self._live.go_on(launch, 1)
 
     def _begin(self, progress: Progress, group: Worker, from_s: float, now_s: float) -> None:

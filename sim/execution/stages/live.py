@@ -11,6 +11,7 @@ from mezzotint.sim.core.plan import TEXT_ENCODER, VAE, WHOLE, Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.stages.costs import StageCosts
+from mezzotint.sim.execution.stages.delays import Delays
 from mezzotint.sim.execution.stages.launches import LaunchState
 from mezzotint.sim.protocols import CostOf, Estimates, Run, StageCost
 
@@ -40,22 +41,33 @@ class LiveCosts(StageCosts):
     ) -> StageCost:
         return self._took[request.row][stage.component]
 
-    def run_step(self, progress: Progress, done: int) -> None:
-        """Run a step of ``progress`` after ``done`` of its stage, with what is before the first and after the last.
+    def begin(self, progress: Progress, done: int) -> None:
+        """Run what is before the first step of the stage of ``progress``, if ``done`` of its steps is none.
 
         Raises WorkFailed.
         """
-        request, stage, backend = progress.request, progress.stage, self.backend
-        if not done and not progress.index:
+        request, stage = progress.request, progress.stage
+        if done:
+            return
+        if not progress.index:
             self._works[request.row], self._took[request.row] = self.run.work(request), {}
+        encode_s = 0.0
+        if stage.component in (WHOLE, TEXT_ENCODER):
+            encode_s = self.backend.begin((self._works[request.row],)).seconds
+        ends = tuple(map(float, range(stage.steps + 1))) if stage.denoises else ()
+        took = StageCost(encode_s, float(stage.denoises), 0.0, self.gpu.energy_j(1.0), ends)
+        self._took[request.row][stage.component] = took
+
+    def run_step(self, progress: Progress, done: int) -> None:
+        """Run a step of ``progress`` after ``done`` of its stage, and what is after the last. Raises WorkFailed."""
+        request, stage, backend = progress.request, progress.stage, self.backend
         work, took = self._works[request.row], self._took[request.row]
-        if not done:
-            took[stage.component] = StageCost(0.0, 0.0, 0.0, self.gpu.energy_j(1.0))
-            if stage.component in (WHOLE, TEXT_ENCODER):
-                took[stage.component] = took[stage.component]._replace(first_s=backend.begin((work,)).seconds)
         if stage.denoises:
+            work.loras = self.run.work(request).loras  # those that are in the weights by now
             step_s = backend.steps((work,)).seconds
-            behind = took[stage.component].ends[: done + 1] or (0.0,)
+            if self.addons is not None:
+                step_s += self.addons.extra_s(work, 1)
+            behind = took[stage.component].ends[: done + 1]
             end_s = behind[-1] + step_s
             # Steps to come take some time in any case: else the launch would end before they run.
             ahead = (end_s + (step_s or 1.0) * count for count in range(stage.steps - done))
@@ -74,10 +86,10 @@ class LiveCosts(StageCosts):
 class LiveSteps:
     """Runs launches on a live backend a step at a time, so that one that is interrupted has run no step more.
 
-
     Args:
         policy: name of the group policy, for messages.
         end_at: has a launch end after so many of its steps.
+        delays: what may delay a step; None if nothing does.
 
     Attributes:
         failed: requests whose last step could not be run, and why not.
@@ -87,10 +99,11 @@ class LiveSteps:
     costs: LiveCosts
     policy: str
     end_at: Callable[[LaunchState, int, float], None]
+    delays: Delays | None
     failed: dict[Progress, str] = field(init=False, default_factory=dict)
 
     def begin(self, launch: LaunchState) -> None:
-        """Run the first step of ``launch``, which starts.
+        """Run the first step of ``launch``, which starts, unless it may be delayed: then only what is before it.
 
         Raises ConfigError for several GPUs or a batch.
         """
@@ -105,30 +118,37 @@ class LiveSteps:
                 f"{launches} in a batch of {1 + len(launch.batch)}, and groups of GPUs run no batch live; choose "
                 f"max_batch=1 in group_policy and executor.stages, executor=continuous-batching, or {INSTEAD}"
             )
-        self._run_step(launch, 0)
+        self._run(launch, self.costs.begin, 0)
+        if self.delays is None or not launch.progress.stage.denoises:
+            self._run(launch, self.costs.run_step, 0)
 
     def go_on(self, launch: LaunchState, steps: int) -> None:
         """Run the step after ``steps`` of ``launch`` once it begins."""
         if launch.steps > steps:
             # DISPATCH: after the turns of the instant, in which the end of another launch may interrupt it there.
-            self.clock.at(launch.end_s(steps), DISPATCH, self._next, (launch, steps))
+            self.clock.at(launch.step_begin_s(steps), DISPATCH, self._next, (launch, steps))
 
     def _next(self, due: tuple[LaunchState, int]) -> None:
         launch, steps = due
         if launch.ends_s == inf or launch.steps <= steps:
             return  # it was lost, or ended here
-        self._run_step(launch, steps)
+        self._run(launch, self.costs.run_step, steps)
         progress = launch.progress
         launch.cost = self.costs.cost(progress.request, progress.stage, 1)
         if launch.attempt is not None:
             launch.attempt.cost = launch.cost
         self.end_at(launch, launch.steps, launch.end_s(launch.steps))
-        self.go_on(launch, steps + 1)
+        if self.delays is None:
+            self.go_on(launch, steps + 1)
+        else:
+            self.delays.step_ran(launch, steps)
 
-    def _run_step(self, launch: LaunchState, steps: int) -> None:
-        """Run the step after ``steps`` of ``launch``; if it fails, the launch ends before it."""
+    def _run(self, launch: LaunchState, part: Callable[[Progress, int], None], steps: int) -> None:
+        """Run ``part`` of ``launch`` after ``steps`` of its steps; if it fails, the launch ends there."""
+        if launch.progress in self.failed:
+            return
         try:
-            self.costs.run_step(launch.progress, launch.progress.done + steps)
+            part(launch.progress, launch.progress.done + steps)
         except WorkFailed as failure:
             self.failed[launch.progress] = str(failure)
             launch.steps = steps

@@ -39,14 +39,10 @@ LIVE = [
     "trace.gap_s=2",
     "arrivals=trace",
 ]
-SWIFT = [
-    "system=diffusers",
-    "lora_loading=async",
-    "lora_fetch=link",
-    "lora_fetch.latency_s=0.06",
-    "controlnet_placement=shared",
-    "allocation=controlnet-servers",
-]
+ASYNC = ["lora_loading=async", "lora_fetch=link", "lora_fetch.latency_s=0.06"]
+SHARED = ["system=diffusers", *ASYNC, "controlnet_placement=shared", "allocation=controlnet-servers"]
+STAGES = ["executor=stages", "~executor.max_batch"]
+SWIFT = ["system=swiftdiffusion", "lora_fetch.latency_s=0.06", "~kernels"]
 
 
 @pytest.fixture(scope="module")
@@ -104,16 +100,19 @@ def stock(model: Any, folder: Path, asked: Any, row: int, nets: int, loras: int,
 @pytest.mark.parametrize(
     ("words", "nets", "loras"),
     [
-        ([*SWIFT, "allocation.servers=2", "cluster.count=3"], 2, 2),
-        ([*SWIFT, "allocation.servers=2", "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # workers take turns
-        ([*SWIFT, "allocation.servers=1", "cluster.count=3"], 1, 1),
+        ([*SHARED, "allocation.servers=2", "cluster.count=3"], 2, 2),
+        ([*SHARED, "allocation.servers=2", "cluster.count=4", "trace.gap_s=0.05"], 1, 1),  # workers take turns
+        ([*SHARED, *STAGES, "allocation.servers=2", "cluster.count=4", "trace.gap_s=0.05"], 1, 1),
         (["system=diffusers", "lora_loading.create=true", "cluster.count=1"], 1, 2),
+        ([*SWIFT, "cluster.count=3"], 2, 2),
+        ([*SWIFT, "cluster.count=4", "trace.gap_s=0.05"], 1, 1),
+        (["system=diffusers", *STAGES, *ASYNC, "cluster.count=1"], 1, 2),
     ],
 )
 def test_live_addon_images_equal_diffusers(words: list[str], nets: int, loras: int, model: Any, tmp_path: Path) -> None:
     asked_for = [f"trace.controlnets={nets}", f"trace.loras={loras}", "trace.requests=2"]
     rows, asked = served(tmp_path / "images", *words, *asked_for)
-    swift = "lora_loading=async" in words
+    swift = "lora_loading.create=true" not in words
     boundaries = rows.patch_step if swift else pd.Series(0, rows.index)
     if swift:
         assert (boundaries > 0).any(), "a LoRA comes in mid-run"

@@ -77,10 +77,10 @@ def run_stages(
 ) -> Engine:
     """A finished run on ``gpus`` that run stages and ``servers`` that serve ControlNets."""
     parts = {name: how.pop(name) for name in ("gpu", "controllers") if name in how}
-    how = {"controlnet_placement": ServiceGpus() if servers else InlineControlNets()} | how
+    how = {"controlnet_placement": ServiceGpus() if servers else InlineControlNets(), "estimates": Scaled()} | how
     run = engine(
         times, np.ones(len(asked)), backend=AddonTimes(), roles=["large"] * gpus + [SERVER] * servers,
-        executor=Stages(policy or EarliestDeadline(), Scaled(), **how),
+        executor=Stages(policy or EarliestDeadline(), **how),
         addons=asked.__getitem__, use_model_shape=False,
         shapes=tuple(np.full(len(asked), value, np.int32) for value in (64, 64, STEPS)), **parts,
     )  # fmt: skip

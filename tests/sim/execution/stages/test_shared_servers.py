@@ -1,13 +1,15 @@
 """ControlNets of stages on servers that all launches share, which queue there at every step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mezzotint.backends.base import Cost, RemoteControlNetCosts, Work
 from mezzotint.sim.addons.async_loading import AsyncLoading
 from mezzotint.sim.addons.fetch import MeasuredFetch
+from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.cluster.failures import Failures
@@ -17,6 +19,7 @@ from mezzotint.sim.core.request import COMPLETED, FAILED, Addons
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.protocols import Launch
 from mezzotint.sim.protocols.cluster import SERVER
+from mezzotint.sim.scheduling.estimates import EstimateTable
 from mezzotint.sim.scheduling.group_policies.edf import EarliestDeadline
 from mezzotint.sim.scheduling.group_policies.fixed_groups import FixedGroups
 from tests.sim.execution.stages import test_addons
@@ -199,3 +202,46 @@ def test_lookahead_with_shared_servers_runs_as_a_decision_at_every_step(
         assert column(ours, name) == pytest.approx(column(theirs, name), abs=1e-9, nan_ok=True), name
     assert fit == "greedy" or max(column(ours, "moves")) > 0
     assert max(column(ours, "server_wait_s")) > 0.0
+
+
+class LiveTimes(LoraTimes):
+    """The same seconds, of which nothing is known before it runs."""
+
+    live = by_row = True
+    group_step = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[int] = set()
+
+    def steps(self, works: Sequence[Work], count: int = 1) -> Cost:
+        self.asked.add(works[0].row)
+        return super().steps(works, count)
+
+    def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
+        assert work.row in self.asked, "the parts of a step are known once it ran"
+        return super().remote_controlnet_costs(work, batch, gpus)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("placement", [InlineControlNets, ServiceGpus, SharedServers])
+def test_live_add_ons_run_as_those_whose_times_are_known_before(
+    placement: Any, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(2)
+    times = np.cumsum(rng.integers(0, 16, 40) / 8.0)
+    asked = [(NONE, ONE, TWO, Addons(("canny",), ("ink",)))[some] for some in rng.integers(0, 4, 40)]
+    runs = []
+    for backend in (LiveTimes, LoraTimes):
+        monkeypatch.setattr(test_addons, "AddonTimes", backend)
+        run = run_stages(
+            times, asked, 4, 2 * (placement is not InlineControlNets), EarliestDeadline("best", ONE_GPU),
+            estimates=EstimateTable({"64x64": 5.0}), controlnet_placement=placement(),
+            lora_loading=AsyncLoading(MeasuredFetch([1.7, 1.7])),
+            controllers=[Failures(mean_up_s=20.0, mean_down_s=5.0)] if fails else [],
+        )  # fmt: skip
+        runs.append(run)
+    for name in ("start_s", "finish_s", "worker", "load_s", "denoise_s", "decode_s", "patch_step", "stall_s"):
+        live, known = (column(run, name) for run in runs)
+        assert live == pytest.approx(known, abs=1e-9, nan_ok=True), name
+    assert max(column(runs[0], "patch_step")) > 0
