@@ -39,8 +39,10 @@ class FixedDegree(GroupPolicy):
     _queue: deque[Progress] = field(init=False, default_factory=deque, repr=False)
     _between_stages: list[Progress] = field(init=False, default_factory=list, repr=False)
     _by_request: bool = field(init=False, repr=False)
-    _held: dict[Progress, tuple[GPUs, GPUs]] = field(init=False, default_factory=dict, repr=False)
-    """The GPUs of each request: those of its denoiser, and those of its ControlNets."""
+    _gpus_of: dict[Progress, GPUs] = field(init=False, default_factory=dict, repr=False)
+    """The GPUs of the denoiser of each request."""
+    _service_of: dict[Progress, GPUs] = field(init=False, default_factory=dict, repr=False)
+    """The GPUs of the ControlNets of each request that has any there."""
     _free: list[int] = field(init=False, repr=False)
     """GPUs that no request holds, the longest idle first; those that are away among them."""
     _run: Run = field(init=False, repr=False)
@@ -70,7 +72,8 @@ class FixedDegree(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         ready, queue, claimed = [], self._queue, self._view.claimed
         for progress in self._between_stages:
-            if any(claimed[gpu] for gpus in self._held[progress] for gpu in gpus):  # one of its GPUs is away
+            if any(claimed[gpu] for gpu in (*self._gpus_of[progress], *self._service_of.get(progress, ()))):
+                # One of its GPUs is away.
                 self._release(progress)
                 queue.appendleft(progress)
             else:
@@ -86,22 +89,22 @@ class FixedDegree(GroupPolicy):
             degree = self._degree(queue[0].request) if self._by_request else self.degree or len(claimed)
             service = 0 if queue[0].request.addons is None else self._view.service_gpus(queue[0], degree)
             needed = degree + service
-            if needed > len(claimed):
+            if needed > idle:
+                if needed <= len(claimed):
+                    break
                 why = f"it takes {needed} GPUs, {service} of them for ControlNets, and the cluster has {len(claimed)}"
                 self._view.discard(queue.popleft(), why)
                 continue
-            if needed > idle:
-                break
             progress = queue.popleft()
             if service:
-                self._held[progress] = self._take(progress, idle, degree, service)
+                self._take(progress, idle, degree, service)
             else:  # as most requests
-                self._held[progress], self._free = (tuple(self._free[:degree]), ()), self._free[degree:]
+                self._gpus_of[progress], self._free = tuple(self._free[:degree]), self._free[degree:]
             idle -= needed
             ready.append(progress)
         launches = []
         for progress in ready:
-            (gpus, chosen), stage = self._held[progress], progress.stage
+            gpus, stage, chosen = self._gpus_of[progress], progress.stage, self._service_of.get(progress, ())
             if stage.max_degree:
                 gpus = gpus[: stage.max_degree]
             if chosen:
@@ -117,18 +120,18 @@ class FixedDegree(GroupPolicy):
             degree = self.degree_by_controlnets[min(nets, len(self.degree_by_controlnets) - 1)]
         return self.degree_by_size.get(size_of(request), degree)
 
-    def _take(self, progress: Progress, idle: int, degree: int, service: int) -> tuple[GPUs, GPUs]:
+    def _take(self, progress: Progress, idle: int, degree: int, service: int) -> None:
         """Take GPUs of the first ``idle`` free ones: ``degree`` for the denoiser, ``service`` for ControlNets."""
         nets = (progress.request.addons or NO_ADDONS).controlnets
         # ControlNets run where they are.
         order = sorted(self._free[:idle], key=lambda gpu: -self._nets_there(gpu, nets))
         taken = order[: service + degree]
+        self._service_of[progress], self._gpus_of[progress] = tuple(taken[:service]), tuple(taken[service:])
         self._free = [gpu for gpu in self._free if gpu not in taken]
-        return tuple(taken[service:]), tuple(taken[:service])
 
     def _release(self, progress: Progress) -> None:
-        gpus, service = self._held.pop(progress)
-        self._free += gpus + service
+        self._free += self._gpus_of.pop(progress)
+        self._free += self._service_of.pop(progress, ())
 
     def _nets_there(self, gpu: int, nets: Collection[str]) -> int:
         resident = self._run.cluster.group((gpu,)).resident
