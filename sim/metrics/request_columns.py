@@ -52,8 +52,8 @@ BLOCK = 4096
 ROWS = 1 << 17
 """Records that are looked at together once a run is over, so that what is computed of them takes little memory."""
 
-GROUP = 1 << 20
-"""Rows of a row group of requests.parquet, which is what pyarrow takes for a table."""
+GROUP = 1 << 17
+"""Rows of a row group of requests.parquet, of which one is in memory at a time."""
 
 UNSERVED = np.zeros(1, RECORD)
 for _name in ("similarity", "source_age_s", "start_s"):

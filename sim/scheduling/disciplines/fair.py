@@ -162,7 +162,7 @@ class Fair(Discipline):
 
     def _service_of(self, worker: Worker, request: Request) -> int:
         if self._typical is not None:
-            return self._typical.ns(worker, request) * len(worker.gpus)
+            return self._typical.ns(worker, request)
         return 1 if self.service == "requests" else request.steps * request.pixels
 
     def ended(self, worker: Worker, request: Request, now_s: float) -> None:
@@ -176,7 +176,7 @@ class Fair(Discipline):
         elif self._typical is not None and worker.max_batch == 1:
             # Of a request that was lost with its GPU, no more than the seconds until then.
             spent_s = min(request.load_s + request.denoise_s + request.decode_s, now_s - request.start_s)
-            correction = round(spent_s * len(worker.gpus) * 1e9) - charge
+            correction = round(spent_s * 1e9) - charge
         queue.release(tenant, correction)
         self._ended = request
 
