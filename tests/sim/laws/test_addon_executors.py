@@ -203,7 +203,7 @@ def test_memory_use_never_exceeds_the_device(system: str, memory: int, nets: int
         except ConfigError as nothing_completed:
             reasons = [str(nothing_completed)]
     assert all(bytes <= memory_bytes for bytes in seen)
-    assert all("fit" in why or "takes" in why for why in reasons)
+    assert all("fit" in why or "take" in why for why in reasons)
 
 
 def test_feature_cache_with_shared_controlnet_servers_is_refused() -> None:
