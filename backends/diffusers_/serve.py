@@ -203,7 +203,9 @@ class Live(Backend):
     def remote_controlnet_costs(self, work: Work, batch: int, gpus: int) -> RemoteControlNetCosts:
         """Raises BackendError for several GPUs, and for a work that ran no step yet."""
         if gpus > 1:
-            raise BackendError(f"one device steps the denoiser here, and {gpus} GPUs are asked for; add denoisers=1")
+            raise BackendError(
+                f"one device steps the denoiser here, and {gpus} GPUs are asked for; add group_policy.degree=1"
+            )
         if work.row not in self._parts:
             raise BackendError(f"row {work.row}: asked what a step takes that was not made; choose another discipline")
         return self._parts[work.row]

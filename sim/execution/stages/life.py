@@ -489,10 +489,10 @@ class Stages(Executor, Scheduler):
     def _claim_service(self, progress: Progress, gpus: tuple[int, ...], service: tuple[int, ...]) -> int:
         """Claim the GPUs ``service`` of ControlNets; return their bits. Raises SimulationError if they are wrong."""
         expected = self._service_gpus(progress, len(gpus)) if progress.stage.denoises else 0
-        if len(service) != expected:
+        if not isinstance(service, tuple) or len(service) != expected:
             raise self._error(
-                f"launches {progress!r} on {len(gpus)} GPUs with {len(service)} more for its ControlNets; expected "
-                f"{expected} (StageView.service_gpus)"
+                f"launches {progress!r} on {len(gpus)} GPUs with the GPUs {service!r} for its ControlNets; expected a "
+                f"tuple of {expected} (StageView.service_gpus)"
             )
         if not service:
             return 0

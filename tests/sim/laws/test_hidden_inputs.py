@@ -180,7 +180,12 @@ def test_wall_clock_that_jumps_changes_no_byte(
         shutil.rmtree(folder)
         _make_clocks_jump(monkeypatch)
     (files, wall, summary), (other_files, other_wall, other_summary) = found
-    assert files.keys() - {"attempts.parquet"} == {"cluster.parquet", "config.yaml", "requests.parquet", "timeline.json.gz"}
+    assert files.keys() - {"attempts.parquet"} == {
+        "cluster.parquet",
+        "config.yaml",
+        "requests.parquet",
+        "timeline.json.gz",
+    }
     assert files == other_files
     assert summary == other_summary
     assert abs(other_wall["simulate_s"]) > 1e3 > wall["simulate_s"]

@@ -11,10 +11,11 @@ import pytest
 
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.gpu import Gpu
-from mezzotint.sim.execution.sequential import Sequential
+from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.metrics.timeline import write_timeline
 from mezzotint.sim.run.simulate import write
-from tests.sim.cluster.test_cluster import Acts, GroupScheduler
+from mezzotint.sim.scheduling.group_policies.fixed_degree import FixedDegree
+from tests.sim.cluster.test_cluster import Acts
 from tests.sim.lab import engine, simulated
 
 SMALL = ("trace.requests=60", "arrivals.rate_rpm=9")
@@ -69,7 +70,7 @@ def test_timeline_agrees_with_the_summary(tmp_path: Path, executor: tuple[str, .
 
 
 def test_group_is_drawn_on_each_of_its_gpus(tmp_path: Path) -> None:
-    run = engine([0.0], [20.0], 3, scheduler=GroupScheduler(), executor=Sequential({2: 2.0}))
+    run = engine([0.0], [20.0], 3, executor=Stages(FixedDegree(2), speedup={2: 2.0}))
     run.run()
     path = tmp_path / "t.json.gz"
     write_timeline(run.record, path, ["GPU 0", "GPU 1", "GPU 2"], run.cluster.gpus_of, ["one"])

@@ -155,7 +155,11 @@ class Wrong(FixedDegree):
 
 @pytest.mark.parametrize(
     ("service", "why"),
-    [((), "with 0 more for its ControlNets; expected 1"), ((1,), r"GPUs \(1, 1\); expected a tuple")],
+    [
+        ((), r"with the GPUs \(\) for its ControlNets; expected a tuple of 1"),
+        ([1], r"with the GPUs \[1\] for"),
+        ((1,), r"GPUs \(1, 1\); expected a tuple"),
+    ],
 )
 def test_wrong_service_gpus_end_the_run_with_the_policys_name(service: tuple[int, ...], why: str) -> None:
     with pytest.raises(SimulationError, match=rf"Wrong.*{why}"):
