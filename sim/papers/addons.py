@@ -109,6 +109,8 @@ def compare(
         error = errors(found)
         for row, path in enumerate(trace):
             found += of_trace(read(path), name[row] if row < len(name) else path.stem, chosen)
+        if not check:
+            STUDY.refuse_loss(output, [curve.service for curve in found], quick=quick)
         points = sum(len(curve.measured) for curve in found)
         caches = {"curves": [asdict(curve) for curve in found], "points": points, "error": error}
         served = {} if check else {"served": serve(work, jobs, ROWS // 10 if quick else ROWS, launcher)}
@@ -295,4 +297,11 @@ def lines(facts: Results) -> Iterator[str]:
         yield f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {loads}"
 
 
-STUDY = Study("addons", comparisons, draw, values=lambda _: {"names": NAMES}, lines=lines)
+STUDY = Study(
+    "addons",
+    comparisons,
+    draw,
+    values=lambda _: {"names": NAMES},
+    lines=lines,
+    parts=lambda facts: [curve["service"] for curve in facts["caches"]["curves"]],
+)
