@@ -74,8 +74,7 @@ class FixedDegree(GroupPolicy):
             progress = queue.popleft()
             self._gpus_of[progress], self._free = tuple(self._free[:degree]), self._free[degree:]
             ready.append(progress)
-        launches = []
-        for progress in ready:
-            gpus, max_degree = self._gpus_of[progress], progress.stage.max_degree
-            launches.append(Launch(progress, gpus[:max_degree] if max_degree else gpus, progress.left))
-        return launches
+        return [
+            Launch(progress, self._gpus_of[progress][: progress.stage.max_degree or None], progress.left)
+            for progress in ready
+        ]
