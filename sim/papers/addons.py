@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
 from mezzotint.settings.choice import choice
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.streams import SERVICE, stream
 from mezzotint.sim.papers.runs import Point, finish
 from mezzotint.sim.papers.study import (
     RESULTS,
@@ -165,7 +165,7 @@ def _lookups(name: str, requests: int, seed: int, share: float, given: Mapping[s
     """Draw the lookups by kind on the nodes of ``share`` of the synthetic service ``name``."""
     law = {**published("services")[name], **given}
     law["nodes"] = max(1, round(law["nodes"] * share))
-    drawn = service(law, name).draw(requests, stream(seed, f"service {name}"))
+    drawn = service(law, name).draw(requests, stream(seed, SERVICE.format(name)))
     return {kind: lookups_on_nodes(drawn.node, getattr(drawn, kind)) for kind in KINDS}
 
 
