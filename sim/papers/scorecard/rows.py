@@ -84,7 +84,7 @@ class Column:
 
     Attributes:
         trace: which trace it is, in words.
-        follows_from: digest of code, settings and form. A column of another digest is older than the others.
+        follows_from: digest of code, settings and form. Columns of one digest may be compared.
         made: the date on which its runs were compared, and the commit if it is known; older rows have their own.
     """
 
