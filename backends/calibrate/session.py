@@ -112,6 +112,9 @@ def complete(
             done = sum(cell in kept for cell in cells)
             said = f"interrupted; {done} of {len(cells)} cells are kept in {journal.path}"
             raise Interrupted(f"{said}, and the same command goes on") from None
+    if left := {str(entry.cell) for entry in entries if entry.outcome == "measured"} - {str(cell) for cell in kept}:
+        note = f"{journal.path}: {len(left)} cells ({min(left)}, ...) were measured under other conditions"
+        print(f"mezzotint: {note}, and are not in the profile; measure them again", file=sys.stderr)
     profile = profile_of(plan, here.name, here.versions, kept.values())
     write(profile, file)
     ordered = [kept[cell] for cell in cells if cell in kept]

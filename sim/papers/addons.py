@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from mezzotint.figures.palette import COLOURS, EDGE, GREY, INK, house_style, panels, plain_numbers
 from mezzotint.settings.choice import choice
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.streams import SERVICE, stream
 from mezzotint.sim.papers.runs import Point, finish
 from mezzotint.sim.papers.study import (
     RESULTS,
@@ -109,6 +109,8 @@ def compare(
         error = errors(found)
         for row, path in enumerate(trace):
             found += of_trace(read(path), name[row] if row < len(name) else path.stem, chosen)
+        if not check:
+            STUDY.refuse_loss(output, [curve.service for curve in found], quick=quick)
         points = sum(len(curve.measured) for curve in found)
         caches = {"curves": [asdict(curve) for curve in found], "points": points, "error": error}
         served = {} if check else {"served": serve(work, jobs, ROWS // 10 if quick else ROWS, launcher)}
@@ -163,7 +165,7 @@ def _lookups(name: str, requests: int, seed: int, share: float, given: Mapping[s
     """Draw the lookups by kind on the nodes of ``share`` of the synthetic service ``name``."""
     law = {**published("services")[name], **given}
     law["nodes"] = max(1, round(law["nodes"] * share))
-    drawn = service(law, name).draw(requests, stream(seed, f"service {name}"))
+    drawn = service(law, name).draw(requests, stream(seed, SERVICE.format(name)))
     return {kind: lookups_on_nodes(drawn.node, getattr(drawn, kind)) for kind in KINDS}
 
 
@@ -295,4 +297,11 @@ def lines(facts: Results) -> Iterator[str]:
         yield f"{curve.service}, {curve.kind}, LRU, loads per request by size (measured): {loads}"
 
 
-STUDY = Study("addons", comparisons, draw, values=lambda _: {"names": NAMES}, lines=lines)
+STUDY = Study(
+    "addons",
+    comparisons,
+    draw,
+    values=lambda _: {"names": NAMES},
+    lines=lines,
+    parts=lambda facts: [curve["service"] for curve in facts["caches"]["curves"]],
+)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from mezzotint.sim.core.errors import REFUSED, ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS, check_place
-from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.metrics.run_files import read_summary, read_table
 from mezzotint.sim.metrics.summary_keys import number_at
 from mezzotint.sim.papers.study import RESULTS, RUNS, Check, Jobs, Output, Quick, Results, RunsOn, Study, Work
@@ -154,7 +154,7 @@ class Finished:
     def trace(self) -> Trace:
         """Load the replayed trace again; its first ``preload`` rows were not served."""
         source: Source = build(self.config["trace"], "trace", Source)
-        return source.load(stream(self.config["seed"], "trace"))
+        return source.load(stream(self.config["seed"], TRACE))
 
 
 @dataclass(frozen=True, slots=True)

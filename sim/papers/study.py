@@ -147,6 +147,7 @@ class Study:
         draw: returns its figures by the end of their file names, such as "" or "-routing"; None removes an earlier one.
         values: returns what the template needs beside ``facts`` (the content) and ``images`` (names of the figures).
         lines: returns what the command prints; None prints the rows.
+        parts: returns the names of the parts that files of the user's may add, such as the day of a --trace.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Study:
     draw: "Callable[[Results], Mapping[str, Figure | None]]" = lambda _: {}
     values: Callable[[Results], Mapping[str, Any]] = lambda _: {}
     lines: Callable[[Results], Iterable[str]] | None = None
+    parts: Callable[[Results], Iterable[str]] = lambda _: ()
 
     def write(self, facts: Results, folder: Path, stem: str = "") -> None:
         """Write the page, the JSON file of ``facts`` and the figures; ``stem`` names them, by default the study does.
@@ -166,6 +168,24 @@ class Study:
         values = self.values(facts)
         text = render(__package__, f"{self.name}.md.jinja", facts=facts, images=[*figures], **values)
         write_page(folder, stem, facts, text, figures)
+
+    def refuse_loss(self, folder: Path, made: Iterable[str], *, quick: bool = False) -> None:
+        """Refuse, before the work, to write in ``folder`` over a study with other ``parts`` than ``made``.
+
+        Raises:
+            ConfigError: there are such parts.
+        """
+        path = folder / f"{self.name}{'-quick' * quick}.json"
+        try:
+            before = {*self.parts(parse_json(path.read_bytes()))}
+        except (OSError, ValueError, LookupError, TypeError):  # there is none, or it is of another version
+            return
+        if lost := sorted(before.difference(made)):
+            more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+            raise ConfigError(
+                f"{path}: has {', '.join(lost[:3])}{more}, which this command does not make; give their file too, name "
+                "another folder with -o, or remove the page's files first"
+            )
 
     def reproduce(
         self, measure: Callable[[], Results], output: Path, *, check: bool = False, quick: bool = False

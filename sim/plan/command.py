@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from mezzotint.files.atomic import atomic_files, check_target, output_folder
+from mezzotint.files.atomic import atomic_files, check_ours, check_target, output_folder
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.options import OUT, RUNS, Caches, Options, command_line
 from mezzotint.sim.run.config.options import ConfigDir, Overrides, Plugin, RunsOn
@@ -112,6 +112,8 @@ def plan(
         profiles, config_dir, assume or [], cache, max_gpus, rank, trace, words, runs, jobs, launcher,
     )  # fmt: skip
     output_folder(output, ConfigError)
+    check_ours(output / "plan.html", ConfigError, "a page of plan", b"<!DOCTYPE html>", b"mezzotint")
+    check_ours(output / "plan.json", ConfigError, "an answer of plan", b"{", b'"ranked"')
     answer = answer_plan(options, progress=True)
     write(answer, output, command_line(options, output))  # before a reader such as head closes standard output
     print(sentence(answer))

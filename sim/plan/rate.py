@@ -3,7 +3,7 @@
 from omegaconf import DictConfig, OmegaConf
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.plugins import TARGET
 from mezzotint.sim.run.config.settings import Settings
@@ -57,5 +57,5 @@ def mean_rpm(config: DictConfig, settings: Settings) -> float | None:
     if not is_own_clock(config):
         return None
     source: Source = build(settings.trace, "trace", Source)
-    trace = source.load(stream(settings.seed, "trace"))
+    trace = source.load(stream(settings.seed, TRACE))
     return own_rpm(trace.arrival_s[settings.preload :])

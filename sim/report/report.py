@@ -107,6 +107,10 @@ def write_report(
     html = out if out is not None else dirs[0]
     html = html / "report.html" if html.is_dir() else html
     check_ours(html, ConfigError, "a report", b"<!DOCTYPE html>", b"mezzotint")
+    folder = html.parent / "figures"
+    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
+    for path in paths.values():
+        check_ours(path, ConfigError, "a figure of a report", b"<svg", b'class="marks"')
     runs = load_runs(dirs)
     figures = _figures(runs)
     bands = sensitivities(runs, reruns_s)
@@ -115,8 +119,6 @@ def write_report(
         say(f"{name}: {text}")
     failed = [f"A point failed and has no run: {line}" for folder in dirs for line in failures(folder)]
     html_text = _page(runs, figures, title or _title(runs), bands, facts, failed, has_reruns=reruns_s > 0)
-    folder = html.parent / "figures"
-    paths = {name: folder / f"{name}.svg" for name in _FIGURES}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         contents = {paths[name]: figure.svg or b"" for name, figure in figures.items()}

@@ -18,7 +18,7 @@ from mezzotint.backends.profile import file_name
 from mezzotint.backends.profile import write as write_profile
 from mezzotint.figures.page import number, percent, table
 from mezzotint.figures.palette import COLOURS
-from mezzotint.files.atomic import atomic_files
+from mezzotint.files.atomic import atomic_files, check_ours
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.metrics.header import header
 from mezzotint.sim.report.figures.palette import SeriesStyle
@@ -50,6 +50,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
     """
     from mezzotint.backends.calibrate.session import complete  # needs the live extra
 
+    check_ours(folder / "validation.md", ConfigError, "a page of a live validation", b"# Validation")
     settings = check(config)
     assembled = assemble(settings, progress=progress)
     backend: Any = assembled.engine.backend

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from mezzotint.backends.cells import wrong_cell
 from mezzotint.backends.patched import MAX_S
-from mezzotint.backends.profile import Profile, check_replaced, file_name, write
+from mezzotint.backends.profile import Profile, check_replaced, file_name, read, write
 from mezzotint.files.atomic import output_folder
 from mezzotint.files.validation import first_error
 from mezzotint.settings.ranges import Count
@@ -111,12 +111,35 @@ def table(
     made = [profile_of(path, cells, source) for cells in by_profile(rows)]
     files = [output / file_name(profile.gpu, profile.model) for profile in made]
     output_folder(output, ConfigError)
-    for file in files:
+    for file, profile in zip(files, made, strict=True):
         check_replaced(file)
+        _refuse_loss(path, profile, file)
     for profile, file in zip(made, files, strict=True):
         write(profile, file)
     for file, profile in zip(files, made, strict=True):
         print(f"{file}: {profile.notes}")
+
+
+def _refuse_loss(path: Path, profile: Profile, file: Path) -> None:
+    """Refuse to replace a profile that has times of other sizes, batches or stages. Raises ConfigError."""
+    lost = sorted(_points(read(file)) - _points(profile)) if file.exists() else []
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise ConfigError(
+            f"{path}: found no row of {lost[0]}{more}, which {file} has; put all rows into one table, or name another "
+            "folder with -o"
+        )
+
+
+def _points(profile: Profile) -> set[str]:
+    """Return the points of all stages of a profile, in words."""
+    keys = {"component", "gpus", "width", "height", "frames", "batch"}
+    return {
+        " ".join([name, *(f"{key}={value}" for key, value in point.model_dump(include=keys).items())])
+        for name, points in profile
+        if isinstance(points, list)
+        for point in points
+    }
 
 
 def read_rows(path: Path) -> list[Row]:

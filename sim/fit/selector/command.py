@@ -12,7 +12,7 @@ from mezzotint.backends.base import BackendError
 from mezzotint.extras import remedy
 from mezzotint.settings.choice import choice
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.streams import TRACE, stream
 from mezzotint.sim.fit.selector.journal import measure
 from mezzotint.sim.fit.selector.options import Options
 from mezzotint.sim.fit.selector.page import SelectorCalibration, publish
@@ -50,7 +50,7 @@ def selector(**given: Any) -> None:
         architecture(model.family, model.variant, model.scale)
     here = machine(options.device)
     synthetic = Synthetic(requests=options.requests)
-    trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, "trace"))
+    trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, TRACE))
     encoder: Encoder = build(choice("encoder", options.encoder), "encoder")
     pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
     journal, conditions = options.output / "journal.jsonl", options.conditions(trace.digest, encoder.name, here.name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.sim.core.streams import stream
+from mezzotint.sim.core.streams import PAIRS, stream
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.similarities import DECIMALS
 from mezzotint.traces.table.trace import Trace
@@ -43,7 +43,7 @@ def choose(trace: Trace, embeddings: NDArray[np.float32], count: int, seed: int)
     """
     prompts = [prompt or "" for prompt in trace.prompts().to_pylist()]
     rows = np.array([row for row, prompt in enumerate(prompts) if prompt.strip()], np.int64)
-    rng = stream(seed, "pairs")
+    rng = stream(seed, PAIRS)
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
     pairs: list[Pair] = []
     for index in rng.permutation(len(blocks)):

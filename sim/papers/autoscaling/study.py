@@ -124,6 +124,8 @@ def compare(
     def measure() -> Results:
         titles = [*name, *(path.stem for path in trace[len(name) :])]
         days = [*INPUTS.days[: 1 if quick else None], *map(busiest_day, trace, titles)]
+        if not check:
+            STUDY.refuse_loss(output, [day.title for day in days], quick=quick)
         planned = list(clusters(days, gpus, quick))
         runs = finish([cluster.point for cluster in planned], work, jobs, launcher).of_study(STUDY.name)
         return measure_days(days, gpus, planned, runs)
@@ -328,4 +330,6 @@ def values(facts: Results) -> Results:
     return {"clusters": days, "name": cluster_name, "max_late": MAX_LATE, "fixed": FIXED, "startups": startups}
 
 
-STUDY = Study("autoscaling", comparisons, draw, values, lines)
+STUDY = Study(
+    "autoscaling", comparisons, draw, values, lines, parts=lambda facts: [day["title"] for day in facts["days"]]
+)

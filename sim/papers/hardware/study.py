@@ -98,6 +98,8 @@ def compare(
         runs, routing = SUBMISSIONS, ROUTED
     submissions = read_rows(runs, Submission)[:: PART if quick else 1] if runs is not None else []
     routed = read_rows(routing, RoutedRun) if routing is not None else []
+    if not check:
+        STUDY.refuse_loss(output, [row.name for row in submissions], quick=quick)
     for row in routed:
         routed_config(row)  # an unknown mix or router is refused before hours of other work
     calls: list[Callable[[], Any]]
@@ -352,4 +354,4 @@ def _distribution(axes: Axes, stored: Mapping[str, Any]) -> None:
     axes.legend(loc="lower right")
 
 
-STUDY = Study("hardware", comparisons, draw, values)
+STUDY = Study("hardware", comparisons, draw, values, parts=lambda facts: [run["name"] for run in facts["submissions"]])

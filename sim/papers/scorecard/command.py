@@ -54,6 +54,8 @@ def compare(
     The column "mechanism" declares the papers' own hits. The others are of the ground: hit rates, savings and ages, on
     the built-in trace and on each --trace. Finished runs are kept if the command is interrupted.
 
+    Rows of other papers and columns that the folder has are kept.
+
     Other studies of measurements: reproduce hardware (published runs of real machines), reproduce stages (systems with
     add-ons, Katz's logs), reproduce video (logged runs of videos), reproduce disaggregated (stages on GPUs of their
     own, LightX2V and others).
@@ -70,13 +72,15 @@ def compare(
     if check and trace:
         raise ConfigError("--trace: does not go with --check, which compares the built-in trace alone; leave it out")
     from mezzotint.sim.papers.scorecard import page, scorecard  # importing what runs and draws takes a second
+    from mezzotint.sim.papers.scorecard.rows import read_columns
     from mezzotint.sim.papers.scorecard.study import load_study
 
     stem = "scorecard-quick" if quick else "scorecard"
     before = output / f"{stem}.json"
     study = load_study(system, quick=quick)
     committed = scorecard.read_comparisons(before, study) if check else {}
-    made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace), launcher)
+    earlier = read_columns(before) if not check and before.exists() else []
+    made = scorecard.make(study, work, jobs, _traces(trace, name, encoder, only_trace), launcher, earlier)
     for error, commands in made.failed.items():
         more = f" (and {len(commands) - 1} more)" if len(commands) > 1 else ""
         print(f"mezzotint: cannot run {commands[0]}{more}: {error}", file=sys.stderr)
@@ -84,13 +88,16 @@ def compare(
     failed = FAILED if any(INSTALL not in error for error in made.failed) else 0
     columns = made.columns
     if not check:
-        columns, older = scorecard.add_earlier_columns(made, before)
-        for old in older:
-            wrong = f"the column {old} is kept and comes from other code or settings; make it again with --trace"
-            print(f"mezzotint: {before}: {wrong}", file=sys.stderr)
-        scorecard.write(columns, study, output, stem)
+        whole = load_study(None, quick=quick)
+        columns, older = scorecard.add_earlier_columns(made, earlier, whole)
+        for in_column, papers in older.items():
+            wrong = f"{', '.join(papers)} in the column {in_column} are kept and come from other code or settings"
+            print(f"mezzotint: {before}: the rows of {wrong}; make them again", file=sys.stderr)
+        scorecard.write(columns, whole, output, stem)
     for column in columns:
-        print(f"{column.name}: {page.tally(column.rows)}")
+        rows = [row for row in column.rows if row.system in study.targets]
+        if rows:
+            print(f"{column.name}: {page.tally(rows)}")
     return failed if not check else report_lost(committed, scorecard.comparisons(columns)) or failed
 
 

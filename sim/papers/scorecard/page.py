@@ -118,6 +118,11 @@ def _of(column: Column, system: str) -> list[Row]:
     return [row for row in column.rows if row.system == system]
 
 
+def _age(column: Column, rows: Sequence[Row]) -> str:
+    """Return when ``rows`` of a column were made, with the digest of code and settings if it is not the column's."""
+    return ", ".join(dict.fromkeys(row.made or column.made or "no date" for row in rows))
+
+
 def _paper(
     system: str, columns: Sequence[Column], study: Study, images: Sequence[str], name: str, is_ground: bool
 ) -> str:
@@ -142,6 +147,7 @@ def _paper(
         counted=[KINDS[kind] for kind in COUNTED],
         declared=study.declared.get(system, []),
         tally=tally,
+        age=_age,
         line=line,
         ground_lines=_ground_lines,
         reasons={heading: _reasons(rows, verdict) for verdict, heading in HEADINGS.items()},
@@ -163,8 +169,7 @@ def _paper(
 def line(row: Row) -> str:
     """Return the cells of a row: id, what, paper, allowed, ours, interval, error and verdict."""
     verdict = f"**{row.verdict}**" if row.verdict == "within tolerance" else row.verdict
-    older = f" ({row.made})" if row.made else ""
-    cells = [*_paper_cells(row), _values(row.ours), _interval(row), error(row), verdict + older]
+    cells = [*_paper_cells(row), _values(row.ours), _interval(row), error(row), verdict]
     return f"| {' | '.join(cells)} |"
 
 

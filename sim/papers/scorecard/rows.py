@@ -48,7 +48,7 @@ class Row:
         spread: of a row that depends on a free choice; ours is then the median, or what most choices give.
         interval: over the seeds of its runs, of which ours is the mean; None if one value is all there is.
         kind: what the row shows.
-        made: of a row that is older than its column, when it was measured.
+        made: of a row that is older than its column, when it was measured, and the digest of code and settings.
         because: of a row of algebra, how it follows; of an unprinted input, which and what another value gives;
             of a row without information, why.
     """
@@ -84,8 +84,8 @@ class Column:
 
     Attributes:
         trace: which trace it is, in words.
-        follows_from: digest of code, settings and form. A column of another digest is older than the others.
-        made: the date on which its runs were compared, and the commit if it is known.
+        follows_from: digest of code, settings and form. Columns of one digest may be compared.
+        made: the date on which its runs were compared, and the commit if it is known; older rows have their own.
     """
 
     name: str
@@ -105,7 +105,8 @@ def read_columns(path: Path) -> list[Column]:
     except OSError as error:
         raise unreadable(path, error) from None
     except (ValidationError, KeyError):
-        raise ConfigError(f"{path}: found no scorecard of this version; make it again without --check") from None
+        wrong = "found no scorecard of this version; move it away, and make it again without --check"
+        raise ConfigError(f"{path}: {wrong}") from None
 
 
 def score(study: Study, column: ColumnTrace, runs: Runs) -> list[Row]:

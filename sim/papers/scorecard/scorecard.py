@@ -17,7 +17,7 @@ from mezzotint.sim.papers.scorecard.curves import compare, draw
 from mezzotint.sim.papers.scorecard.figure import figures
 from mezzotint.sim.papers.scorecard.measures.interpretations import Interpretation, interpret
 from mezzotint.sim.papers.scorecard.measures.observations import Observation, observe
-from mezzotint.sim.papers.scorecard.rows import Column, not_made, read_columns, rejudge, score
+from mezzotint.sim.papers.scorecard.rows import Column, Row, not_made, read_columns, rejudge, score
 from mezzotint.sim.papers.scorecard.study import Study
 from mezzotint.sim.papers.study import Comparison
 from mezzotint.sim.report.pages import image_file, write_page
@@ -45,16 +45,24 @@ def make(
     jobs: int = 1,
     traces: Sequence[ColumnTrace] = BUILT_IN,
     launcher: Launcher = "joblib",
+    earlier: Sequence[Column] = (),
 ) -> Scorecard:
     """Run the unfinished experiments under ``work``, with ``jobs`` processes of ``launcher``, and compare.
 
     There is a column for each trace.
 
+    Args:
+        earlier: columns to which `add_earlier_columns` will add this scorecard.
+
     Raises:
-        ConfigError: ``work`` cannot be used, or no target depends on the prompts of a trace.
+        ConfigError: ``work`` cannot be used, no target depends on the prompts of a trace, or other papers' rows of an
+            ``earlier`` column come from another trace.
         TraceError: the file of a trace cannot be read.
     """
     descriptions = [trace.describe() for trace in traces]  # refuses a file that is no trace before the runs
+    for trace, description in zip(traces, descriptions, strict=True):
+        if trace.path is not None:
+            _refuse_another_trace(trace.name, description, study, earlier)
     columns, failed = [], dict[str, list[str]]()
     for trace, description in zip(traces, descriptions, strict=True):
         if not any(study.in_column(trace).values()):
@@ -74,6 +82,17 @@ def make(
     return Scorecard(study, columns, failed)
 
 
+def _refuse_another_trace(name: str, description: str, study: Study, earlier: Sequence[Column]) -> None:
+    """Refuse to add rows to an earlier column of this name if it keeps rows of another trace. Raises ConfigError."""
+    for column in earlier:
+        papers = sorted({row.system for row in column.rows} - study.targets.keys())
+        if column.name == name and column.trace != description and papers:
+            raise ConfigError(
+                f"--trace: found {description} for the column {name!r}, whose rows of {', '.join(papers)} are of "
+                f"{column.trace}; choose another --name, or leave out SYSTEM to make the whole column anew"
+            )
+
+
 def _without_path(trace: ColumnTrace, listed: Sequence[T]) -> list[T]:
     return [replace(result, reason=result.reason and trace.without_path(result.reason)) for result in listed]
 
@@ -84,30 +103,50 @@ def follows_from(study: Study) -> str:
     return key.combine(key.arithmetic(), key.settings(), overrides)
 
 
-def add_earlier_columns(made: Scorecard, before: Path) -> tuple[list[Column], list[str]]:
-    """Add to ``made`` the columns that only the earlier scorecard ``before`` (its JSON) has, and judge them again.
+def add_earlier_columns(
+    made: Scorecard, earlier: Sequence[Column], whole: Study
+) -> tuple[list[Column], dict[str, list[str]]]:
+    """Add to ``made`` the rows and columns that only the ``earlier`` scorecard has, and judge them again.
+
+    Args:
+        whole: all papers' targets, some of which ``made`` has.
 
     Returns:
-        The scorecard, and the names of the added columns that come from other code or settings, which the page says.
+        The scorecard, and by column the papers whose added rows come from other code or settings, which the page says.
     """
-    study, names = made.study, [column.name for column in made.columns]
-    try:
-        earlier = [column for column in read_columns(before) if column.name not in names]
-    except ConfigError:  # no scorecard, or one of an earlier layout
-        return made.columns, []
-    now, columns = follows_from(study), list(made.columns)
+    now, columns = follows_from(made.study), {column.name: column for column in made.columns}
     for column in earlier:
-        rows, systems = {row.id: row for row in column.rows}, {row.system for row in column.rows}
-        again = []
-        for system, listed in study.in_layer(column.layer).items():
-            for target in listed if system in systems else ():
-                entry, row = study.entry(target.id), rows.get(target.id)
-                reason = entry.reason_in(column.name)
-                again.append(rejudge(row, target, entry, reason) if row else not_made(system, target, entry))
-        columns.append(replace(column, rows=again))
+        columns[column.name] = _with_earlier_rows(columns.get(column.name) or replace(column, rows=[]), column, whole)
+    older = {
+        column.name: list(dict.fromkeys(row.system for row in column.rows if row.made or column.follows_from != now))
+        for column in columns.values()
+    }
     first = [trace.name for trace in BUILT_IN]
-    older = [column.name for column in earlier if column.follows_from != now]
-    return sorted(columns, key=lambda column: [*first, column.name].index(column.name)), older
+    ordered = sorted(columns.values(), key=lambda column: [*first, column.name].index(column.name))
+    return ordered, {name: papers for name, papers in older.items() if papers}
+
+
+def _with_earlier_rows(column: Column, earlier: Column, whole: Study) -> Column:
+    """Return ``column`` with the papers that only ``earlier`` has. Rows of other code or settings get their age."""
+    new, rows = {row.system for row in column.rows}, {row.id: row for row in earlier.rows}
+    old = {row.system for row in earlier.rows} - new
+    is_same = earlier.follows_from == column.follows_from
+    age = "" if is_same else f"{earlier.made or 'no date'}, code and settings {earlier.follows_from}"
+    listed: list[Row] = []
+    for system, targets in whole.in_layer(earlier.layer).items():
+        listed += [row for row in column.rows if row.system == system]
+        for target in targets if system in old else ():
+            entry, row = whole.entry(target.id), rows.get(target.id)
+            again = (
+                rejudge(row, target, entry, entry.reason_in(column.name)) if row else not_made(system, target, entry)
+            )
+            listed.append(replace(again, made=again.made or age))
+    return replace(
+        column,
+        rows=listed,
+        readings=column.readings or earlier.readings,
+        observations=column.observations or earlier.observations,
+    )
 
 
 def write(columns: Sequence[Column], study: Study, folder: Path, name: str) -> None:

@@ -104,9 +104,8 @@ class FixedDegree(GroupPolicy):
             ready.append(progress)
         launches = []
         for progress in ready:
-            gpus, stage, chosen = self._gpus_of[progress], progress.stage, self._service_of.get(progress, ())
-            if stage.max_degree:
-                gpus = gpus[: stage.max_degree]
+            stage, chosen = progress.stage, self._service_of.get(progress, ())
+            gpus = self._gpus_of[progress][: stage.max_degree]
             if chosen:
                 chosen = chosen[: self._view.service_gpus(progress, len(gpus))] if stage.denoises else ()
             launches.append(Launch(progress, gpus, progress.left, service=chosen))

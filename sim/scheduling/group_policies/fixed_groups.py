@@ -184,8 +184,7 @@ class FixedGroups(GroupPolicy):
         progress = lane.owner
         assert progress is not None
         is_shared = any(rival.owner is not None for rival in lane.rivals)
-        max_degree = progress.stage.max_degree
-        gpus = lane.gpus[:max_degree] if max_degree else lane.gpus
+        gpus = lane.gpus[: progress.stage.max_degree or None]
         return Launch(progress, gpus, 1 if is_shared else progress.left, ahead=ahead)
 
     def _push(self, lane: Lane, progress: Progress) -> None:

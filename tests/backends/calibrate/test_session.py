@@ -170,10 +170,15 @@ def test_truncated_profile_is_refused(plan: Any, stub: Any, tmp_path: Path) -> N
             read(cut)
 
 
-def test_another_spec_is_measured_anew(plan: Any, tmp_path: Path, stub: Any) -> None:
+def test_another_spec_is_measured_anew(
+    plan: Any, tmp_path: Path, stub: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Another dtype, or more repeats, is another measurement."""
     complete(plan(), tmp_path, measure=stub())
     for other in (plan(dtype="bfloat16"), plan(repeats=3), plan(warmup=0)):
         again = stub()
         complete(other, tmp_path, measure=again)
         assert set(again.calls) == set(other.cells(True))
+    assert "other conditions" not in capsys.readouterr().err
+    complete(plan(repeats=4, shapes=grid([(64, 64)], [1, 4])), tmp_path, measure=stub())
+    assert "6 cells (step 192x192 batch 1, ...) were measured under other conditions" in capsys.readouterr().err

@@ -41,11 +41,7 @@ def _asked(package: str) -> Iterator[str]:
 
 
 def _names(node: Any) -> list[str]:
-    """Return the names that an expression stands for: a literal, or a constant of mezzotint.sim.core.streams."""
-    if isinstance(node, ast.Constant):
-        return [node.value]
-    if isinstance(node, ast.JoinedStr):
-        return ["".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)]
+    """Return the names that a constant of mezzotint.sim.core.streams stands for."""
     if isinstance(node, ast.Call):  # NAME.format(...)
         return _names(node.func.value)
     if isinstance(node, ast.Subscript):

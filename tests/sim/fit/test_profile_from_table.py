@@ -91,3 +91,13 @@ def test_column_that_nothing_reads_is_refused_with_a_suggestion(
 def test_milliseconds_among_seconds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert made(tmp_path, "m,g,512,512,,,1,,0.03,,", "m,g,1024,1024,,,1,,90,,") == 2
     assert "expected seconds within 100 times of each other" in capsys.readouterr().err
+
+
+def test_points_of_an_earlier_table_are_not_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert made(tmp_path, *ROWS) == 0
+    before = (tmp_path / "profiles" / "g_m.yaml").read_bytes()
+    assert made(tmp_path, *ROWS[1:5]) == 2
+    message = r"found no row of gang_step .*gpus=2.* and 3 more, which .*g_m.yaml has; put all rows into one table"
+    assert re.search(message, capsys.readouterr().err)
+    assert (tmp_path / "profiles" / "g_m.yaml").read_bytes() == before
+    assert made(tmp_path, *ROWS, "m,g,256,256,,,1,,0.01,,") == 0

@@ -206,8 +206,8 @@ def test_reproduce_names_what_could_not_be_run_and_what_is_older(
     assert failed.startswith("mezzotint: cannot run mezzotint run experiment=nirvana-table2 trace.requests=160")
     assert "(and 1 more): " in failed
     assert "no profile of sdxl on l20" in failed
-    assert f"{tmp_path}/scorecard.json: the column log is kept and comes from other code or settings" in older
-    assert "code and settings earlier: older than the first column" in (tmp_path / "scorecard.md").read_text()
+    assert f"{tmp_path}/scorecard.json: the rows of two in the column log are kept and come from other code" in older
+    assert "code and settings earlier: not those of the first column" in (tmp_path / "scorecard.md").read_text()
     assert "synthetic: within tolerance: predicted 0 of 0 (" in printed.out
     rows = json.loads((tmp_path / "scorecard.json").read_text())["columns"][0]["rows"]
     assert [row["verdict"] for row in rows] == ["not run", "not run", "not run", "not run", "not run", "input"]

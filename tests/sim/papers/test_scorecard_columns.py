@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from mezzotint.sim.cli import main
 from mezzotint.sim.papers import runs
 from mezzotint.sim.papers.scorecard.columns import SYNTHETIC, ColumnTrace
 from mezzotint.sim.papers.scorecard.measures import interpretations
 from mezzotint.sim.papers.scorecard.measures.formulas import Formula
-from mezzotint.sim.papers.scorecard.measures.interpretations import READINGS, SIZES
-from mezzotint.sim.papers.scorecard.rows import LATER, read_columns
+from mezzotint.sim.papers.scorecard.measures.interpretations import READINGS, SIZES, Interpretation
+from mezzotint.sim.papers.scorecard.measures.observations import Observation
+from mezzotint.sim.papers.scorecard.rows import LATER, Column, read_columns
 from mezzotint.sim.papers.scorecard.scorecard import BUILT_IN, add_earlier_columns, make, write
 from mezzotint.sim.papers.scorecard.study import Entry, Study, load_study
 from mezzotint.sim.papers.scorecard.targets import Target
@@ -41,6 +43,11 @@ ENTRIES = {
 }
 SMALL = ("trace.requests=60", "trace.history=50", "preload=10", "arrivals=closed")
 STUDY = Study(TARGETS, ENTRIES, {COSTS: SMALL}, "for trying out")
+TWO = replace(
+    STUDY,
+    targets=TARGETS | {"two": [Target(id="B1", what="mean latency [s]", role="predict", value=2.0)]},
+    entries=ENTRIES | {"B1": ENTRIES["A1"]},
+)
 SECRET = "heliotrope quince"
 
 
@@ -77,26 +84,79 @@ def test_columns_made_separately_equal_columns_made_together(
 ) -> None:
     work, folder = tmp_path / "work", tmp_path / "out"
     both = make(STUDY, work, traces=[ColumnTrace(), log])
-    json_path = folder / "scorecard.json"
+    earlier: list[Column] = []
     for trace in (log, ColumnTrace()):
-        whole, older = add_earlier_columns(make(STUDY, work, traces=[trace]), json_path)
-        assert older == []
-        write(whole, STUDY, folder, "scorecard")
-    assert read_columns(json_path) == both.columns
+        earlier, older = add_earlier_columns(make(STUDY, work, traces=[trace]), earlier, STUDY)
+        assert older == {}
+        write(earlier, STUDY, folder, "scorecard")
+    assert read_columns(folder / "scorecard.json") == earlier == both.columns
 
     one = replace(both, columns=both.columns[:1])
     found_since = ENTRIES | {"A2": ENTRIES["A2"].model_copy(update={"reason": "found since"})}
-    whole, _ = add_earlier_columns(replace(one, study=replace(STUDY, entries=found_since)), json_path)
+    whole, _ = add_earlier_columns(one, earlier, replace(STUDY, entries=found_since))
     assert whole[1].rows[1].reason == "found since", "a kept column is judged anew"
     more = {"one": [*TARGETS["one"], Target(id="A3", what="new", role="order")]}
     asked = replace(STUDY, targets=more, entries=ENTRIES | {"A3": Entry(ground="new")})
-    whole, _ = add_earlier_columns(replace(one, study=asked), json_path)
+    whole, _ = add_earlier_columns(one, earlier, asked)
     assert (whole[1].rows[2].verdict, whole[1].rows[2].reason) == ("not run", LATER)
     monkeypatch.setattr(key, "arithmetic", lambda: "another")
-    whole, older = add_earlier_columns(make(STUDY, work), json_path)
-    assert older == ["log"]
+    whole, older = add_earlier_columns(make(STUDY, work), earlier, STUDY)
+    assert older == {"log": ["one"]}
     assert [column.name for column in whole] == [SYNTHETIC, "log"]
     assert whole[1].follows_from == both.columns[1].follows_from != whole[0].follows_from
+
+
+def test_one_paper_leaves_the_rows_of_the_others(
+    tmp_path: Path, log: ColumnTrace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In every column, in the order of the whole, with readings and observations, and each row says how old it is."""
+
+    def asked(system: str | None, *, quick: bool) -> Study:
+        return TWO if system is None else replace(TWO, targets={system: TWO.targets[system]})
+
+    def rows() -> dict[str, dict[str, tuple[object, str]]]:
+        columns = read_columns(folder / "scorecard.json")
+        return {column.name: {row.id: (row.ours, row.made) for row in column.rows} for column in columns}
+
+    monkeypatch.setattr("mezzotint.sim.papers.scorecard.study.load_study", asked)
+    folder, trace = tmp_path / "out", ["--trace", str(log.path), "--name", "log"]
+    words = ["-o", str(folder), "--work", str(tmp_path / "work")]
+    whole = make(TWO, tmp_path / "work", traces=[ColumnTrace(), log]).columns
+    reading = Interpretation("a reading", "lru", [0.5], [0.1])
+    seen = Observation("what is seen", {"share": 0.5}, True)
+    whole = [replace(column, readings=[reading], observations=[seen]) for column in whole]
+    write(whole, TWO, folder, "scorecard")
+    first = rows()
+    assert [*first["log"]] == ["A1", "A2", "B1"]
+
+    assert main(["reproduce", "two", *words, *trace]) == 0
+    assert rows() == first
+    for column in read_columns(folder / "scorecard.json"):
+        assert (column.readings, column.observations) == ([reading], [seen])
+    monkeypatch.setattr(key, "arithmetic", lambda: "another")
+    capsys.readouterr()
+    assert main(["reproduce", "two", *words, *trace, "--only-trace"]) == 0
+    printed = capsys.readouterr()
+    assert "the rows of one in the column log are kept and come from other code" in printed.err
+    assert "the rows of one, two in the column synthetic are kept" in printed.err
+    now, age = rows(), f"{whole[0].made}, code and settings {whole[0].follows_from}"
+    assert now["synthetic"] == first["synthetic"]
+    assert now["log"] == {name: (ours, age if name != "B1" else "") for name, (ours, _) in first["log"].items()}
+    assert f"- **log** ({age})" in (folder / "scorecard-one-ground.md").read_text()
+    assert f"- **log** ({age})" not in (folder / "scorecard-two-ground.md").read_text()
+    assert f"rows of one are of {age}): the requests" in (folder / "scorecard.md").read_text()
+    assert main(["reproduce", "one", *words, *trace]) == 0
+    assert {made for _, made in rows()["log"].values()} == {""}, "all of it is of the present code now"
+
+    write_trace(File(path=log.path, requests=70).load(None), tmp_path / "log.parquet")  # type: ignore[arg-type]
+    before = (folder / "scorecard.json").read_bytes()
+    capsys.readouterr()
+    assert main(["reproduce", "one", *words, "--trace", str(tmp_path / "log.parquet")]) == 2
+    assert "the column 'log', whose rows of two are of the requests of a trace file (80" in capsys.readouterr().err
+    (folder / "scorecard.json").write_text("{}")
+    assert main(["reproduce", "one", *words]) == 2
+    assert "found no scorecard of this version; move it away" in capsys.readouterr().err
+    (folder / "scorecard.json").write_bytes(before)
 
 
 def test_trace_key_depends_on_content_and_not_on_path(tmp_path: Path, log: ColumnTrace) -> None:

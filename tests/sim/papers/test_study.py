@@ -11,10 +11,13 @@ import pytest
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers import runs
+from mezzotint.sim.papers.addons import STUDY as ADDONS
 from mezzotint.sim.papers.autoscaling import study as autoscaling
+from mezzotint.sim.papers.autoscaling.study import STUDY as AUTOSCALING
+from mezzotint.sim.papers.hardware.study import STUDY as HARDWARE
 from mezzotint.sim.papers.runs import Runs
 from mezzotint.sim.papers.stages import STUDY as STAGES
-from mezzotint.sim.papers.study import Comparison, Study, committed, lost_rows, read_committed
+from mezzotint.sim.papers.study import DATA, Comparison, Study, committed, lost_rows, read_committed
 from results.make import STUDIES
 from tests.conftest import REPOSITORY, ClosedPipe
 
@@ -48,6 +51,33 @@ def test_check_compares_with_the_file_and_writes_nothing(tmp_path: Path, capsys:
     assert study.reproduce(lambda: {"rows": {"a": asdict(OUTSIDE)}}, tmp_path, check=True) == 1
     assert "a: no longer within tolerance: expected 1, found 2, before 1" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("study", "part"),
+    [(ADDONS, "A"), (AUTOSCALING, "Stable Diffusion beta, 12 August 2022"), (HARDWARE, "v4.1, closed, ASUSTeK")],
+    ids=lambda value: value.name if isinstance(value, Study) else "",
+)
+def test_parts_that_a_command_does_not_make_are_not_replaced(study: Study, part: str) -> None:
+    folder = REPOSITORY / "results"
+    parts = [*study.parts(json.loads((folder / f"{study.name}.json").read_bytes()))]
+    study.refuse_loss(folder, [*parts, "one more"])
+    with pytest.raises(ConfigError, match=rf"{study.name}.json: has .*{part}.* does not make; give their file too"):
+        study.refuse_loss(folder, [name for name in parts if not name.startswith(part)])
+
+
+@pytest.mark.parametrize("words", [["autoscaling"], ["hardware", "--runs", "mine.csv"]], ids=lambda words: words[0])
+def test_loss_is_refused_before_the_runs(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = (DATA / "mlperf-sdxl-server.csv").read_text().splitlines(keepends=True)
+    Path("mine.csv").write_text("".join(rows[:2]))
+    file = Path(f"{words[0]}.json")
+    file.write_bytes((REPOSITORY / "results" / file).read_bytes())
+    assert main(["reproduce", *words, "-o", "."]) == 2
+    assert f"{file}: has " in capsys.readouterr().err
+    assert file.read_bytes() == (REPOSITORY / "results" / file).read_bytes()
 
 
 def test_study_is_written_before_it_is_printed(tmp_path: Path) -> None:

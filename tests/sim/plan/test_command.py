@@ -37,6 +37,14 @@ def test_plan_is_written_before_it_is_printed() -> None:
     assert {path.name for path in Path("results/plan").iterdir()} >= {"plan.html", "plan.json", "plan.png"}
 
 
+@pytest.mark.parametrize("name", ["plan.json", "plan.html"])
+def test_file_of_the_users_is_not_replaced(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(name).write_text("[]")
+    assert main([*PLAN, "-o", "."]) == 2
+    assert f"{name}: is not " in capsys.readouterr().err
+    assert Path(name).read_text() == "[]"
+
+
 def test_steady_load_replays_the_first_requests_of_a_long_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

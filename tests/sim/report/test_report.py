@@ -11,6 +11,7 @@ import pytest
 
 from mezzotint.files.printable import printable
 from mezzotint.sim.cli import main
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.report import write_report
 from tests.sim.report.conftest import Page
 
@@ -114,6 +115,12 @@ def test_figures_of_an_earlier_report_are_removed(four: Path) -> None:
     report = write_report([four])
     assert sorted(report[1:]) == sorted((four / "figures").iterdir())
     assert len(report[1:]) == 5
+    for name in ("latency.svg", "over_time.svg"):  # one that the report has, and one that it has not
+        path = four / "figures" / name
+        path.write_text("<svg>by hand</svg>")
+        with pytest.raises(ConfigError, match=rf"{name}: is not a figure of a report"):
+            write_report([four])
+        path.unlink()
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ def test_only_a_live_backend_can_be_validated(tmp_path: Path, capsys: pytest.Cap
     words = ["backend=profiled", "cluster=mi210", f"run.dir={tmp_path}"]
     assert main(["validate", *words]) == 2
     assert "add backend=live" in capsys.readouterr().err
+    (tmp_path / "validation.md").write_text("# A simulation against a measured result\n")
+    assert main(["validate", *words]) == 2
+    assert "validation.md: is not a page of a live validation" in capsys.readouterr().err
 
 
 def test_user_trace_replaces_the_validation_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
