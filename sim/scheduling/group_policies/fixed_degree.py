@@ -105,7 +105,7 @@ class FixedDegree(GroupPolicy):
         launches = []
         for progress in ready:
             stage, chosen = progress.stage, self._service_of.get(progress, ())
-            gpus = self._gpus_of[progress][: stage.max_degree]
+            gpus = self._gpus_of[progress][: stage.max_degree or None]
             if chosen:
                 chosen = chosen[: self._view.service_gpus(progress, len(gpus))] if stage.denoises else ()
             launches.append(Launch(progress, gpus, progress.left, service=chosen))
