@@ -251,8 +251,9 @@ class MeasuredWindow:
         self.outcome = self._measured["outcome"]
         self.completed = self.outcome == COMPLETED
         self.start_s = float(self.column("arrival_s")[0])
-        self.last_s = float(self.column("arrival_s").max())
-        self.end_s = float(self.column("finish_s").max())
+        self.last_s, self.end_s = (
+            max(float(block[name].max()) for block in self._measured.blocks()) for name in ("arrival_s", "finish_s")
+        )
         self.span_s = self.end_s - self.start_s
         self.latency_s = self._measured.computed(lambda block: block["finish_s"] - block["arrival_s"])
 
@@ -348,12 +349,13 @@ class MeasuredWindow:
 
         A warm-up request that ends at the very start of the window does not count: its image was made before.
         """
-        self._record.release()
-        columns, until_s = self._record.request_columns, min(until_s, self.end_s)
-        finish_s = columns["finish_s"]
-        done = (columns["outcome"] == COMPLETED) & (finish_s <= until_s)
-        done[: self._warmup] &= finish_s[: self._warmup] > self.start_s
-        return int(columns[IMAGES][done].sum()) if of == "images" and IMAGES in columns else int(done.sum())
+        columns, until_s, count = self._record.request_columns, min(until_s, self.end_s), 0
+        for block in columns.blocks():
+            finish_s, warmup = block["finish_s"], max(columns.first + self._warmup - block.first, 0)
+            done = (block["outcome"] == COMPLETED) & (finish_s <= until_s)
+            done[:warmup] &= finish_s[:warmup] > self.start_s
+            count += int(block[IMAGES][done].sum()) if of == "images" and IMAGES in columns else int(done.sum())
+        return count
 
     def split(self) -> dict[str, Any]:
         """Return number and latency of whole requests, up to their last image, where each image ran as a request."""
@@ -414,7 +416,8 @@ class MeasuredWindow:
     def state(self, warmup: Warmup, periods_s: Mapping[str, float]) -> dict[str, Any]:
         """Return what state the run was measured in: its cache, its warm-up, and how often its controllers decided."""
         run, columns = self._run, self._record.request_columns
-        stores = bool(columns["lookup"].any()) and not (columns["source"] == DECLARED).any()
+        looked_up = any(block["lookup"].any() for block in columns.blocks())
+        stores = looked_up and not any((block["source"] == DECLARED).any() for block in columns.blocks())
         span_s = self.last_s - self.start_s
         counts = {name: span_s / period_s for name, period_s in periods_s.items()}
         few = [f"{name} decided {int(count)} times" for name, count in counts.items() if count < MIN_PERIODS]
