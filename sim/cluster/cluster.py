@@ -1,6 +1,6 @@
 """The cluster: its workers, their roles and models, groups of GPUs, and the log of busy GPU time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import Any, NoReturn
 
@@ -35,7 +35,7 @@ from mezzotint.sim.core.worker import (
 from mezzotint.sim.metrics.recorder import COMPILATIONS, STARTS, RunRecord
 from mezzotint.sim.metrics.usage_log import PACK
 from mezzotint.sim.protocols import Loads
-from mezzotint.sim.protocols.cluster import SERVER
+from mezzotint.sim.protocols.cluster import HOST, SERVER
 
 AWAY = (STARTING, LEAVING, OFF)
 """States of a GPU that is not among the workers."""
@@ -56,7 +56,7 @@ class Cluster:
         "_by_role", "_clock", "_free", "_gpu_workers", "_groups", "_has_backlog", "_is_occupied",
         "_is_rented", "_kept", "_kinds", "_loads", "_max_batch",
         "_memory", "_named_groups", "_not_on", "_parts", "_placed", "_pull", "_record", "_request_gpus", "_residency",
-        "_server", "_spans", "_starts", "_worker_changed", "_worker_class", "_workers", "admit",
+        "_server", "_spans", "_starts", "_watchers", "_worker_changed", "_worker_class", "_workers", "admit",
         "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
         "models_held", "servers",
     )  # fmt: skip
@@ -96,6 +96,7 @@ class Cluster:
         self._kept = ""
         self._worker_class: type[Worker] = Worker
         self._starts: dict[Worker, Entry] = {}
+        self._watchers: list[Callable[[Worker, str, str, bool], None]] = []
         self.last_order: dict[str, str] = {}
         """Role -> the class that took its last worker away, how and when, in words."""
         self.models_held: dict[tuple[str, str], int] = {}
@@ -161,10 +162,29 @@ class Cluster:
                 self._install(worker, name, activations(worker.backend, models[name]))
                 residency.start(worker, name)
 
-    def _note_resident(self, worker: Worker, model: str, is_resident: bool) -> None:
+    def watch_assets(self, watcher: Callable[[Worker, str, str, bool], None]) -> None:
+        self._watchers.append(watcher)
+        self._memory.changed = self._note_resident
+        if self._residency is not None:
+            self._residency.changed = self._note_in_host
+
+    def _note_resident(self, worker: Worker, asset: Asset, is_resident: bool) -> None:
         fleet = self._record.fleet
-        if fleet is not None and len(worker.gpus) == 1:  # a group has what its GPUs have
-            fleet.note_resident(worker.id, model, is_resident, self._clock._now)
+        if fleet is not None and asset.kind == "model" and len(worker.gpus) == 1:  # a group has what its GPUs have
+            fleet.note_resident(worker.id, asset.name, is_resident, self._clock._now)
+        for watcher in self._watchers:
+            watcher(worker, asset.kind, asset.name, is_resident)
+
+    def _note_in_host(self, worker: Worker, model: str, is_there: bool) -> None:
+        size = worker.gpu.gpus_per_instance
+        first = worker.id // size * size
+        for other in self._gpu_workers[first : first + size]:
+            if other.gpu.name == worker.gpu.name:
+                for watcher in self._watchers:
+                    watcher(other, HOST, model, is_there)
+
+    def models_in_host(self, worker: Worker) -> Collection[str]:
+        return () if self._residency is None else self._residency.in_host(worker)
 
     @property
     def gpus(self) -> int:
@@ -632,6 +652,12 @@ class Cluster:
 
     def load_s(self, worker: Worker, model: str) -> float:
         return self._load_of(worker, model)[1].seconds
+
+    def loads_s(self, worker: Worker, model: str) -> tuple[float, float]:
+        if self._residency is not None:
+            return self._residency.loads_s(worker, model)
+        seconds = self.load_s(worker, model)
+        return seconds, seconds
 
     def slots(self, worker: Worker) -> int:
         if self._residency is None:

@@ -11,17 +11,17 @@ from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.worker import Worker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Memory:
     """Checks the assets on workers against the memory of their GPUs.
 
     Args:
         parts: errors name one of them.
-        changed: is told of each model that comes to a worker or leaves it: the worker, its name, and True if it comes.
+        changed: is told of each asset that comes to a worker or leaves it: the worker, the asset, and True if it comes.
     """
 
     parts: Mapping[str, object]
-    changed: Callable[[Worker, str, bool], None] | None = None
+    changed: Callable[[Worker, Asset, bool], None] | None = None
 
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), free_bytes: int = 0
@@ -44,6 +44,8 @@ class Memory:
             self._drop(worker, other)
         if not present:
             resident[asset] = needed
+            if self.changed is not None:
+                self.changed(worker, asset, True)
         return evicted
 
     def evict(self, worker: Worker, asset: Asset) -> None:
@@ -120,21 +122,20 @@ class Memory:
         if model in resident:
             del resident[model]  # most recently used last
         elif self.changed is not None:
-            self.changed(worker, worker.model, True)
+            self.changed(worker, model, True)
         resident[model] = size
 
     def clear(self, worker: Worker) -> None:
         """Evict everything from ``worker``."""
         if self.changed is not None:
             for asset in worker.resident:
-                if asset.kind == "model":
-                    self.changed(worker, asset.name, False)
+                self.changed(worker, asset, False)
         worker.resident.clear()
 
     def _drop(self, worker: Worker, asset: Asset) -> None:
         del worker.resident[asset]
-        if asset.kind == "model" and self.changed is not None:
-            self.changed(worker, asset.name, False)
+        if self.changed is not None:
+            self.changed(worker, asset, False)
 
 
 def _capacity(worker: Worker) -> float:

@@ -1,6 +1,6 @@
 """Residency of models: how many a GPU keeps in its memory, and what bringing another one there takes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.backends.base import Asset, Backend, Cost, serves
@@ -37,6 +37,8 @@ class ModelResidency:
     host_bytes_per_s: Positive | None = None
     disk_bytes_per_s: Positive | None = None
     activate_s: Seconds = 0.0
+    changed: Callable[[Worker, str, bool], None] | None = field(init=False, default=None, repr=False)
+    """Is told of each model that comes to the host memory of a worker or leaves it, and True if it comes."""
     _hosts: dict[tuple[str, int], dict[Asset, int]] = field(init=False, default_factory=dict, repr=False)
 
     def check(self, kinds: Mapping[Gpu, Backend], models: Iterable[Model]) -> None:
@@ -86,8 +88,15 @@ class ModelResidency:
 
     def load(self, worker: Worker, model: str) -> tuple[str, Cost]:
         """Return the kind and the cost of loading ``model`` to ``worker``, which lacks it, from where it is now."""
+        return self._load_from(HOST if _weights(model) in self._host(worker) else DISK, worker, model)
+
+    def loads_s(self, worker: Worker, model: str) -> tuple[float, float]:
+        """Return the seconds of loading ``model`` to a GPU like that of ``worker``, from host memory and from disk."""
+        from_host, from_disk = (self._load_from(kind, worker, model)[1].seconds for kind in (HOST, DISK))
+        return from_host, from_disk
+
+    def _load_from(self, kind: str, worker: Worker, model: str) -> tuple[str, Cost]:
         weights = _weights(model)
-        kind = HOST if weights in self._host(worker) else DISK
         rate = self.host_bytes_per_s if kind == HOST else self.disk_bytes_per_s
         if rate is None:
             return kind, worker.backend.load(weights)
@@ -104,7 +113,13 @@ class ModelResidency:
 
     def forget(self, worker: Worker) -> None:
         """Empty the host memory of the instance of ``worker``, which was given back."""
-        self._host(worker).clear()
+        host = self._host(worker)
+        for weights in list(host):
+            self._drop(worker, host, weights)
+
+    def in_host(self, worker: Worker) -> list[str]:
+        """Return the models in the host memory of ``worker``."""
+        return [weights.name for weights in self._host(worker)]
 
     def _host(self, worker: Worker) -> dict[Asset, int]:
         return self._hosts.setdefault((worker.gpu.name, worker.gpus[0] // worker.gpu.gpus_per_instance), {})
@@ -117,8 +132,15 @@ class ModelResidency:
         victims = make_room(host, size, self.host_bytes)
         if victims is not None:
             for victim in victims:
-                del host[victim]
+                self._drop(worker, host, victim)
             host[weights] = size
+            if self.changed is not None:
+                self.changed(worker, weights.name, True)
+
+    def _drop(self, worker: Worker, host: dict[Asset, int], weights: Asset) -> None:
+        del host[weights]
+        if self.changed is not None:
+            self.changed(worker, weights.name, False)
 
     @staticmethod
     def _timed(worker: Worker, weights: Asset, seconds: float) -> Cost:

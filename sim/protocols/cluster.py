@@ -1,6 +1,6 @@
 """The cluster as parts see it: which workers have capacity, and the orders that it takes."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from mezzotint.backends.base import Asset, Backend, Cost
@@ -10,6 +10,9 @@ from mezzotint.sim.core.worker import Worker
 
 SERVER = "controlnet-server"
 """The role of a GPU that serves ControlNets to other workers: no model has it, and no request is sent there."""
+
+HOST = "host"
+"""Kind of a model in host memory, among the kinds of assets that ``Cluster.watch_assets`` tells."""
 
 
 class Cluster(Protocol):
@@ -165,6 +168,22 @@ class Cluster(Protocol):
 
     def load_s(self, worker: Worker, model: str) -> float:
         """Return the seconds of loading ``model`` from where its weights are now, for a ``worker`` that lacks it."""
+
+    def loads_s(self, worker: Worker, model: str) -> tuple[float, float]:
+        """Return the seconds of loading ``model`` on a GPU like that of ``worker``: from host memory, and from disk.
+
+        Both are the same where ``residency=`` is left out.
+        """
+
+    def models_in_host(self, worker: Worker) -> Collection[str]:
+        """Return the models in the host memory of ``worker``; none where ``residency=`` is left out."""
+
+    def watch_assets(self, watcher: Callable[[Worker, str, str, bool], None]) -> None:
+        """Tell ``watcher`` of each asset that comes to a worker or leaves it, from now on.
+
+        It gets the worker, the kind and the name of the asset, and True if it comes. A model that comes to host memory
+        or leaves it is of kind HOST; each GPU of the instance is told.
+        """
 
     def slots(self, worker: Worker) -> int:
         """Return how many of the run's models ``worker`` keeps in its memory; an estimate."""

@@ -48,6 +48,11 @@ WORKERS = (16, 256, 4_096, 65_536)
 FAILURES = "failures=random failures.mean_up_s=20000 failures.mean_down_s=200"
 ROUTERS = ("least-requests", "least-declared-cost", "least-work-left", "random", "round-robin")
 SIZES = "experiment=tetriserve-evaluation slo_by_size=null slo=[5] cluster.count={x}"
+FLEET = (
+    "trace=synthetic-gentd26 trace.images=[[1,1]] models=sdxl cluster=h100 backend.gpu=h100-diffusers extrapolate=warn "
+    "frontend=by-base-model residency={residency} cluster.count={{x}}"
+)
+ADDONS = "trace=synthetic-service-b models=sdxl cluster=h800 addons=serve system=diffusers extrapolate=warn"
 
 AXES = (
     Axis("requests, fcfs", (10_000, 100_000, 1_000_000), "system=vanilla trace.requests={x}"),
@@ -56,6 +61,15 @@ AXES = (
         for name, words in {"fcfs": "", **{each: f"scheduler=per-worker router={each}" for each in ROUTERS}}.items()
         for with_failures, failures in {"": "", " with failures": FAILURES}.items()
     ),
+    *(
+        Axis(f"workers, {name}, {residency}", WORKERS, f"{FLEET.format(residency=residency)} {words}", rpm=12.0)
+        for name, words in {
+            "by-model": "scheduler=per-worker router=by-model discipline=fifo",
+            "resident-first": "scheduler=resident-first",
+        }.items()
+        for residency in ("one-model", "by-memory")
+    ),
+    Axis("workers, by-addons", WORKERS, f"{ADDONS} scheduler=per-worker router=by-addons cluster.count={{x}}", rpm=6.0),
     Axis("waiting or served, fcfs", (16, 400, 4_000, 40_000), "arrivals=closed arrivals.outstanding={x}", 100_000),
     Axis("GPUs of groups, edf", (1, 8, 64), f"{SIZES} system=edf-best-fit", 500, rpm=7.0),
     Axis("GPUs of groups, tetriserve", (1, 8, 64), f"{SIZES} system=tetriserve", 500, rpm=7.0),
@@ -102,7 +116,7 @@ def cost_us(axis: Axis, place: int, scale: int = 1) -> float:
     has_sizes = words[0].startswith("experiment=")
     own = () if has_sizes else ("trace.history=0",)
     settings = check(configured(*words, *own, f"trace.requests={requests}"))
-    run = assemble(settings, trace=None if has_sizes else _trace(requests)).engine
+    run = assemble(settings, trace=None if words[0].startswith(("experiment=", "trace=")) else _trace(requests)).engine
     # Halves of requests, so that an arrival counts when it is served: ends come later.
     marks: list[tuple[int, float]] = []
     run.progress = lambda ended: marks.append((run.arrived + ended, time.process_time()))

@@ -9,7 +9,7 @@ from tests.benchmarks import growth
 from tests.identity import speed
 
 LEFT_OUT = {"by-addons", "by-model", "by-session", "least-pixels"}
-"""Two routers that look at every worker, one of streaming sessions alone, and another setting of least-requests."""
+"""Two routers whose rows have their own trace, one of streaming sessions, and another setting of least-requests."""
 
 
 def test_every_other_router_has_a_row_with_and_without_failures() -> None:

@@ -1,10 +1,12 @@
 """Routing by add-on: prefer workers that hold a request's ControlNets and LoRAs, if waiting for them pays."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mezzotint.backends.base import Asset
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Worker
+from mezzotint.sim.scheduling.routing.holders import Among, Key
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
 
@@ -15,6 +17,25 @@ class ByAddons(WorkAndLoads):
     A worker is expected to hold its resident ControlNets, those of its outstanding requests, and the LoRAs of the last
     of these: weights hold one set of LoRAs at a time.
     """
+
+    kinds = ("controlnet", "lora")
+
+    def assets(self, request: Request) -> list[tuple[str, str]]:
+        nets, loras = request.addons or NO_ADDONS
+        return [*(("controlnet", name) for name in nets), *(("lora", name) for name in loras)]
+
+    def lists(self, request: Request, among: Among) -> Iterator[tuple[Key, float]]:
+        (nets, loras), model = request.addons or NO_ADDONS, request.model or ""
+        for kind, worker in among.kinds.items():
+            loras_s = [worker.backend.load(Asset("lora", name, model)).seconds for name in loras]
+            nets_s = [worker.backend.load(Asset("controlnet", name, model)).seconds for name in nets]
+            # The LoRAs first: few workers hold the same, and the others load all of the set.
+            if loras:
+                yield (kind, "lora", loras[0]), 0.0
+            for number, name in enumerate(nets):
+                # In the order of missing_load_s: a sum depends on it.
+                yield (kind, "controlnet", name), sum([*nets_s[:number], *loras_s])
+            yield (kind,), sum([*nets_s, *loras_s])
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         wanted, model = request.addons or NO_ADDONS, request.model or ""

@@ -1,6 +1,6 @@
 """Index of the lowest of many values, for routers: a choice and a change cost as little at 65,536 workers as at 16."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, repeat
 from operator import eq
 from typing import Any, Literal
@@ -63,19 +63,6 @@ class Lowest:
     def pick(self, rng: np.random.Generator | None) -> int:
         """Return the position of a lowest value: the first, or a random one where they are counted."""
         return self.first(self._top[0])
-
-    def each_up_to(self, bound: Any) -> Iterator[int]:
-        """Yield the positions of ``up_to`` one by one, for a search that may end at any."""
-        ahead, bottom = [(0, 0)], len(self._down)
-        while ahead:
-            level, position = ahead.pop()
-            if level == bottom:
-                yield position
-                continue
-            lows, at = self._down[level], position << SHIFT
-            # The last first, so that the first is the next one taken.
-            children = range(min(at + FAN, len(lows)) - 1, at - 1, -1)
-            ahead += [(level + 1, child) for child in children if lows[child] <= bound]
 
     def up_to(self, bound: Any) -> list[int]:
         """Return the positions of all values of at most ``bound``, in ascending order."""

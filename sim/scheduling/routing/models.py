@@ -1,11 +1,13 @@
 """Routing by model: prefer workers that hold a request's model, if waiting for them pays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Worker
-from mezzotint.sim.scheduling.resident_first import holds_model
+from mezzotint.sim.protocols.cluster import HOST
+from mezzotint.sim.scheduling.resident_first import holds_model, model_lists
+from mezzotint.sim.scheduling.routing.holders import Among, Key
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
 
@@ -19,6 +21,14 @@ class ByModel(WorkAndLoads):
 
     _slots: dict[str, int] = field(init=False, default_factory=dict, repr=False)
     """Models that a GPU of each kind keeps."""
+
+    kinds = ("model", HOST)
+
+    def assets(self, request: Request) -> list[tuple[str, str]]:
+        return [("model", request.model or "")]
+
+    def lists(self, request: Request, among: Among) -> Iterator[tuple[Key, float]]:
+        return model_lists(self._run.cluster, among, request.model or "")
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         model, outstanding = request.model or "", self._outstanding.get(worker, ())

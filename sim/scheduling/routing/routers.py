@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from math import inf, nextafter, ulp
+from itertools import chain
+from math import inf, nextafter
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import ROUTER
 from mezzotint.sim.protocols import Router, Run, Worker
+from mezzotint.sim.scheduling.routing.holders import SLACK_S, Among, Holders, Key, Least
 from mezzotint.sim.scheduling.routing.lowest import LowestWorkers, Ties, rank_of
 from mezzotint.sim.scheduling.typical_latency import TypicalLatency
 
@@ -163,23 +165,6 @@ class LeastWorkLeft(Router):
         # What is left until the end only shrinks: where it is not more than the sum now, it never is.
         self._set(worker, until_s if total_s else -inf, total_s if 0.0 < total_s < until_s - now_s else inf)
 
-    def min_left_s(self, workers: Sequence[Worker], now_s: float) -> float:
-        """Return the fewest seconds that are left on one of ``workers``."""
-        self._expire(now_s)
-        until_s: float = self._earliest.among(workers).low
-        sum_s: float = self._least.among(workers).low
-        return min(max(until_s - now_s, 0.0), sum_s)
-
-    def within(self, workers: Sequence[Worker], seconds: float, now_s: float) -> Iterator[int]:
-        """Yield the positions of the workers that have at most ``seconds`` left, and perhaps of some others.
-
-        Those whose last request is expected to end by then come first, by position; one may come twice.
-        """
-        until_s = now_s + seconds
-        # A difference of two times is rounded, so an end may lie a little after the bound.
-        yield from self._earliest.among(workers).each_up_to(until_s + 2 * ulp(until_s))
-        yield from self._least.among(workers).each_up_to(seconds)
-
     def left_s(self, worker: Worker, now_s: float) -> float:
         """Return the seconds to the end of what is outstanding on ``worker``, at most the sum of its latencies."""
         outstanding_s = self._load.total(worker) / 1e9
@@ -191,9 +176,7 @@ class LeastWorkLeft(Router):
 class WorkAndLoads(Router):
     """Choose the worker with the least work left, counting the loads that a request would add as work.
 
-    Loads are computed only for workers with no more work left than the best has with its loads, since no other can be
-    chosen. What a worker will hold changes as it loads and evicts, of which a router is not told, so there is no index
-    of that. Where many GPUs are idle and none holds what a request needs, all idle ones are asked.
+    A request looks at few workers (mezzotint.sim.scheduling.routing.holders); with random ties, at all equal ones.
 
     Args:
         load_weight: seconds of waiting that a second of loading counts as; 0 is ``least-work-left``.
@@ -208,42 +191,65 @@ class WorkAndLoads(Router):
     _work: LeastWorkLeft = field(init=False, default_factory=LeastWorkLeft, repr=False)
     _outstanding: dict[Worker, deque[Request]] = field(init=False, default_factory=dict, repr=False)
     """The requests that were sent to each worker and have not ended."""
+    _holders: Holders = field(init=False, repr=False)
     _rng: np.random.Generator | None = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         self._work.bind(run)
-        self._run, self._rng = run, _rng_of(self.ties, run)
+        self._run, self._rng, self._holders = run, _rng_of(self.ties, run), Holders(run, self.kinds, self._coming)
+
+    def _coming(self, worker: Worker) -> Iterator[tuple[str, str]]:
+        return chain.from_iterable(map(self.assets, self._outstanding.get(worker, ())))
+
+    @property
+    @abstractmethod
+    def kinds(self) -> Collection[str]:
+        """The kinds of assets that requests may miss."""
+
+    @abstractmethod
+    def assets(self, request: Request) -> Iterable[tuple[str, str]]:
+        """Return kind and name of each asset that ``request`` needs."""
+
+    @abstractmethod
+    def lists(self, request: Request, among: Among) -> Iterable[tuple[Key, float]]:
+        """Yield the lists to search, each with the least missing load of a worker in none before (Among.search)."""
 
     @abstractmethod
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         """Return the seconds of loading what ``request`` needs and ``worker`` will not hold by then."""
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
-        values: dict[int, float] = {}
-        low, bound_s = inf, self._work.min_left_s(workers, now_s)
-        # Those with the least work left first: what the best of them has with its loads bounds the work of the others.
-        for _ in range(2):
-            for position in self._work.within(workers, bound_s, now_s):
-                worker = workers[position]
-                left_s = self._work.left_s(worker, now_s)
-                if left_s > low or position in values:
-                    continue
-                values[position] = value = left_s + self.load_weight * self.missing_load_s(worker, request)
-                if value == 0.0 and self._rng is None:
-                    return worker  # idle workers come in the order of ties, and none has less
-                low = min(low, value)
-            bound_s = low
-        tied = sorted(position for position, value in values.items() if value == low)
+        among, work, weight = self._holders.among(workers), self._work, self.load_weight
+        least = Least(
+            lambda left_s, load_s: left_s + weight * load_s,
+            lambda position: self.missing_load_s(workers[position], request),
+            self._rng is None,
+        )
+        tied = among.search(
+            self.lists(request, among), least, now_s, lambda position: work.left_s(workers[position], now_s)
+        )
         return workers[tied[rank_of(len(tied), self._rng)]]
 
     def sent(self, worker: Worker, request: Request, now_s: float) -> None:
         # Before it is outstanding itself, or it would find its own assets there.
         self._work.sent(worker, request, now_s, self.missing_load_s(worker, request))
         self._outstanding.setdefault(worker, deque()).append(request)
+        if self._holders.is_used:
+            for kind, name in self.assets(request):
+                self._holders.hold(worker, kind, name)
 
     def left(self, worker: Worker, request: Request, now_s: float) -> None:
         self._outstanding[worker].remove(request)
+        if not self._holders.is_used:
+            self._work.left(worker, request, now_s)
+            return
+        before_s = self._work.left_s(worker, now_s)
         self._work.left(worker, request, now_s)
+        for kind, name in self.assets(request):
+            self._holders.drop(worker, kind, name)
+        # A worker that is idle as soon as expected is found without a note, since its listed end is past.
+        if before_s > SLACK_S or self._work.left_s(worker, now_s):
+            self._holders.sooner(worker)
 
 
 class OutstandingLoad:
