@@ -107,7 +107,7 @@ class DeclaredHits:
     def draw(self, run: Run, selector: Selector, stored: Sequence[int]) -> "array[int]":
         """Return the draw of every served request, in trace order: K, 0 for a miss, PREDICTED or FORGONE.
 
-        Drawn block by block, two bytes a request, so that a long trace takes little memory.
+        Drawn block by block, into as few bytes as the greatest K takes, so that a long trace takes little memory.
 
         Args:
             stored: K of the latents that the cache stores; empty for final images, which any K can start from.
@@ -122,7 +122,8 @@ class DeclaredHits:
         ks = np.array([0, *by_k][::-1])  # the largest K for the smallest draws, so that bursts are of like requests
         mean = math.fsum(by_k.values())
         bounds = np.cumsum([*by_k.values()][::-1]) / mean if by_k else np.array([])
-        rng, rows, found = run.rng(HITS), run.workload.rows, array("h")
+        found, kind = (array("b"), np.int8) if ks.max() <= np.iinfo(np.int8).max else (array("h"), np.int16)
+        rng, rows = run.rng(HITS), run.workload.rows
         last: float | None = None
         for start in range(0, rows, BLOCK):
             served = np.arange(start, min(start + BLOCK, rows))
@@ -142,7 +143,7 @@ class DeclaredHits:
             drawn = ks[np.where(scaled < 1, hits, len(by_k))]
             if self.precision is not None:
                 drawn = self._predict_misses(drawn, hit_rate, searched)
-            found.frombytes(drawn.astype(np.int16).tobytes())
+            found.frombytes(drawn.astype(kind).tobytes())
         return found
 
     def _factors(self, run: Run, served: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -69,6 +69,12 @@ shares = st.lists(st.integers(0, 10), min_size=6, max_size=6).filter(
 )
 
 
+@pytest.mark.parametrize("k", [5, 127, 128, 900])
+def test_draws_keep_a_k_of_any_size(k: int) -> None:
+    run, selector = served(DeclaredHits({5: 1.0}), rows=3), Thresholds({k: 0.5}, of_steps=1000)
+    assert set(DeclaredHits({k: 1.0}).draw(run, selector, ())) == {k}
+
+
 @given(weights=shares, seed=st.integers(0, 2**31))
 @settings(max_examples=8, deadline=None)
 def test_shares_by_k_converge_to_the_declared_ones(weights: list[int], seed: int) -> None:
