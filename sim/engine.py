@@ -275,7 +275,7 @@ class Engine:
             raise SimulationError(
                 f"the plan of the request in row {request.row} names no model; plan it with Run.assign"
             )
-        controlnets, loras = ((), ()) if addons is None else addons
+        controlnets = () if addons is None else addons.controlnets
         work = Work(
             request.model,
             request.width,
@@ -287,7 +287,7 @@ class Engine:
             request.artifact,
             request.capture,
             () if request.remote_controlnets else controlnets,
-            () if request.loras_pending else loras,
+            request.loras_now,
             controlnets if request.remote_controlnets else (),
             request.frames,
         )

@@ -35,7 +35,7 @@ from mezzotint.sim.core.worker import (
 from mezzotint.sim.metrics.recorder import COMPILATIONS, STARTS, RunRecord
 from mezzotint.sim.metrics.usage_log import PACK
 from mezzotint.sim.protocols import Loads
-from mezzotint.sim.protocols.cluster import HOST, SERVER
+from mezzotint.sim.protocols.cluster import IN_HOST, SERVER
 
 AWAY = (STARTING, LEAVING, OFF)
 """States of a GPU that is not among the workers."""
@@ -181,7 +181,7 @@ class Cluster:
         for other in self._gpu_workers[first : first + size]:
             if other.gpu.name == worker.gpu.name:
                 for watcher in self._watchers:
-                    watcher(other, HOST, model, is_there)
+                    watcher(other, IN_HOST, model, is_there)
 
     def models_in_host(self, worker: Worker) -> Collection[str]:
         return () if self._residency is None else self._residency.in_host(worker)

@@ -130,6 +130,11 @@ class Request:
         self.artifact = None
         self.made = None
 
+    @property
+    def loras_now(self) -> tuple[str, ...]:
+        """Its LoRAs that are in the weights by now."""
+        return () if self.addons is None or self.loras_pending else self.addons.loras
+
     def forget_execution(self) -> None:
         """Forget the times and the energy of its execution so far: it is run anew."""
         self.start_s = self.load_s = self.denoise_s = self.decode_s = self.energy_j = 0.0

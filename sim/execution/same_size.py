@@ -58,5 +58,5 @@ class SameSizeSteps(Steps):
         work = self._works[request.row]
         work.done = request.steps - request.steps_left
         if request.addons is not None:
-            work.loras = () if request.loras_pending else request.addons.loras
+            work.loras = request.loras_now
         return work

@@ -11,7 +11,7 @@ from mezzotint.sim.core.worker import Worker
 SERVER = "controlnet-server"
 """The role of a GPU that serves ControlNets to other workers: no model has it, and no request is sent there."""
 
-HOST = "host"
+IN_HOST = "in-host"
 """Kind of a model in host memory, among the kinds of assets that ``Cluster.watch_assets`` tells."""
 
 
@@ -182,7 +182,7 @@ class Cluster(Protocol):
         """Tell ``watcher`` of each asset that comes to a worker or leaves it, from now on.
 
         It gets the worker, the kind and the name of the asset, and True if it comes. A model that comes to host memory
-        or leaves it is of kind HOST; each GPU of the instance is told.
+        or leaves it is of kind IN_HOST; each GPU of the instance is told.
         """
 
     def slots(self, worker: Worker) -> int:

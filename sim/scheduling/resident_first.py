@@ -10,8 +10,8 @@ from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Cluster, Run, Scheduler, Worker
-from mezzotint.sim.protocols.cluster import HOST
-from mezzotint.sim.scheduling.routing.holders import FEW, Among, Holders, Key, Least
+from mezzotint.sim.protocols.cluster import IN_HOST
+from mezzotint.sim.scheduling.routing.holders import FEW, Among, Holders, Key, LowestCost
 
 Waiting = tuple[int, float, Request]
 """Order of the request, the instant at which it queued, and itself."""
@@ -41,7 +41,7 @@ class ResidentFirst(Scheduler):
     _takers_of: dict[str, Sequence[Worker]] = field(init=False, default_factory=dict, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._run, self._holders = run, Holders(run, ("model", HOST), self._coming)
+        self._run, self._holders = run, Holders(run, ("model", IN_HOST), self._coming)
         self._has_batches = run.cluster.worker(0).max_batch > 1
 
     def _coming(self, worker: Worker) -> Iterator[tuple[str, str]]:
@@ -87,10 +87,11 @@ class ResidentFirst(Scheduler):
         def load_s(position: int) -> float:
             return 0.0 if holds_model(takers[position], model) else cluster.load_s(takers[position], model)
 
-        # Of equal loads, the one with the fewest requests.
-        least = Least(lambda running, load_s: (load_s, running), load_s, True, (inf, inf))
+        # A scheduler gives to a worker with capacity at once: in place of seconds left, its running requests decide
+        # between equal loads.
+        lowest = LowestCost(lambda running, load_s: (load_s, running), load_s, True, (inf, inf))
         among = self._holders.among(takers)
-        first = among.search(model_lists(cluster, among, model), least, 0.0, running)
+        first = among.search(model_lists(cluster, among, model), lowest, 0.0, running)
         return takers[first[0]] if first else None
 
     def _takers(self, model: str) -> Sequence[Worker]:
@@ -174,5 +175,5 @@ def model_lists(cluster: Cluster, among: Among, model: str) -> Iterator[tuple[Ke
         if len(among.lists.get(holders, ())) < len(among.lists[everyone]):
             from_host_s, from_disk_s = cluster.loads_s(worker, model)
             if from_host_s != from_disk_s:
-                yield (kind, HOST, model), from_host_s
+                yield (kind, IN_HOST, model), from_host_s
             yield everyone, from_disk_s

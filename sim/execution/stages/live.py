@@ -63,7 +63,7 @@ class LiveCosts(StageCosts):
         request, stage, backend = progress.request, progress.stage, self.backend
         work, took = self._works[request.row], self._took[request.row]
         if stage.denoises:
-            work.loras = self.run.work(request).loras  # those that are in the weights by now
+            work.loras = request.loras_now
             step_s = backend.steps((work,)).seconds
             if self.addons is not None:
                 step_s += self.addons.extra_s(work, 1)
@@ -119,7 +119,7 @@ class LiveSteps:
                 f"max_batch=1 in group_policy and executor.stages, executor=continuous-batching, or {INSTEAD}"
             )
         self._run(launch, self.costs.begin, 0)
-        if self.delays is None or not launch.progress.stage.denoises:
+        if self.delays is None or not self.delays.addons.may_delay(launch.progress):
             self._run(launch, self.costs.run_step, 0)
 
     def go_on(self, launch: LaunchState, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Index of workers by the assets they hold: the best worker for a request, as fast among 65,536 workers as among 16.
+"""An inverted index, from assets to the workers that hold them: choosing a worker does not look at all of them.
 
 A worker is listed under each asset that is resident on it or that an outstanding request will bring there. The cost of
 a request on a worker grows with the work left there and with the load of what is missing there. Its router names the
@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from mezzotint.sim.protocols import Run, Worker
-from mezzotint.sim.protocols.cluster import HOST
+from mezzotint.sim.protocols.cluster import IN_HOST
 
 Key = tuple[str, ...]
 """Kind of GPU, kind of asset and name; the kind of GPU alone lists all workers of the kind."""
@@ -30,8 +30,8 @@ FEW = 16
 
 
 @dataclass(slots=True)
-class Least:
-    """The workers of the least cost among those looked at.
+class LowestCost:
+    """The workers of the lowest cost among those looked at.
 
     Args:
         cost: of the seconds left on a worker and the seconds of its load; it grows with both.
@@ -95,8 +95,8 @@ class Soonest:
         if self._end_s.pop(position) > UNKNOWN_S:
             self._busy_in[position].discard(self)
 
-    def search(self, least: Least, now_s: float, left_s: Callable[[int], float]) -> None:
-        """Let ``least`` look at every position that it may want.
+    def search(self, lowest: LowestCost, now_s: float, left_s: Callable[[int], float]) -> None:
+        """Let ``lowest`` look at every position that it may want.
 
         Args:
             left_s: seconds of work left at a position; infinity if its worker takes no request.
@@ -110,16 +110,16 @@ class Soonest:
             if end_s.get(position) == end:
                 self._list(position, _end_s(now_s, left_s(position)))
         looked_at = []
-        while idle and least.may_include(0.0, idle[0]):
+        while idle and lowest.may_include(0.0, idle[0]):
             position = heappop(idle)
             if end_s.get(position) == IDLE_S:
                 looked_at.append((position, left := left_s(position)))
-                least.look_at(position, left)
-        while busy and (soonest := busy[0][0]) < inf and least.may_include(soonest - now_s - SLACK_S):
+                lowest.look_at(position, left)
+        while busy and (soonest := busy[0][0]) < inf and lowest.may_include(soonest - now_s - SLACK_S):
             end, position = heappop(busy)
             if end_s.get(position) == end:
                 looked_at.append((position, left := left_s(position)))
-                least.look_at(position, left)
+                lowest.look_at(position, left)
         for position, left in looked_at:
             self._list(position, _end_s(now_s, left))
 
@@ -162,7 +162,7 @@ class Among:
     def search(
         self,
         sources: Iterable[tuple[Key, float]],
-        least: Least,
+        lowest: LowestCost,
         now_s: float,
         left_s: Callable[[int], float],
     ) -> list[int]:
@@ -174,14 +174,14 @@ class Among:
         if not self.lists:
             # The least work left first, so that few loads are asked for.
             for left, position in sorted((left_s(position), position) for position in range(len(self.workers))):
-                if least.may_include(left, position):
-                    least.look_at(position, left)
+                if lowest.may_include(left, position):
+                    lowest.look_at(position, left)
         for key, floor_s in sources if self.lists else ():
             soonest = self.lists.get(key)
             if soonest is not None:
-                least.floor_s = floor_s
-                soonest.search(least, now_s, left_s)
-        return sorted({*least.tied})
+                lowest.floor_s = floor_s
+                soonest.search(lowest, now_s, left_s)
+        return sorted({*lowest.tied})
 
 
 class Holders:
@@ -274,7 +274,7 @@ class Holders:
             for asset in worker.resident:
                 self._changed(worker, asset.kind, asset.name, True)
             for model in self._cluster.models_in_host(worker):
-                self._changed(worker, HOST, model, True)
+                self._changed(worker, IN_HOST, model, True)
         return held
 
     def _changed(self, worker: Worker, kind: str, name: str, is_there: bool) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import Worker
-from mezzotint.sim.protocols.cluster import HOST
+from mezzotint.sim.protocols.cluster import IN_HOST
 from mezzotint.sim.scheduling.resident_first import holds_model, model_lists
 from mezzotint.sim.scheduling.routing.holders import Among, Key
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
@@ -22,7 +22,7 @@ class ByModel(WorkAndLoads):
     _slots: dict[str, int] = field(init=False, default_factory=dict, repr=False)
     """Models that a GPU of each kind keeps."""
 
-    kinds = ("model", HOST)
+    kinds = ("model", IN_HOST)
 
     def assets(self, request: Request) -> list[tuple[str, str]]:
         return [("model", request.model or "")]

@@ -15,7 +15,7 @@ from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import ROUTER
 from mezzotint.sim.protocols import Router, Run, Worker
-from mezzotint.sim.scheduling.routing.holders import SLACK_S, Among, Holders, Key, Least
+from mezzotint.sim.scheduling.routing.holders import SLACK_S, Among, Holders, Key, LowestCost
 from mezzotint.sim.scheduling.routing.lowest import LowestWorkers, Ties, rank_of
 from mezzotint.sim.scheduling.typical_latency import TypicalLatency
 
@@ -220,13 +220,13 @@ class WorkAndLoads(Router):
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         among, work, weight = self._holders.among(workers), self._work, self.load_weight
-        least = Least(
+        lowest = LowestCost(
             lambda left_s, load_s: left_s + weight * load_s,
             lambda position: self.missing_load_s(workers[position], request),
             self._rng is None,
         )
         tied = among.search(
-            self.lists(request, among), least, now_s, lambda position: work.left_s(workers[position], now_s)
+            self.lists(request, among), lowest, now_s, lambda position: work.left_s(workers[position], now_s)
         )
         return workers[tied[rank_of(len(tied), self._rng)]]
 
