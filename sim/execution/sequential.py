@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mezzotint.backends.base import WorkFailed, standalone_cost
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, Clock
-from mezzotint.sim.core.plan import MISSING, Plan
+from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
 from mezzotint.sim.protocols import Cluster, Executor, Loads, Run, Worker
@@ -43,9 +43,6 @@ class Sequential(Executor):
     _extras: bool = field(init=False, repr=False)
     """True if requests may have add-ons or sampling parameters, on which their cost depends."""
     _holds_gpus: bool = field(init=False, repr=False)
-    _last_plan: Plan | None = field(init=False, default=None, repr=False)
-    _fetch_s: float = field(init=False, default=0.0, repr=False)
-    _refine: bool = field(init=False, default=False, repr=False)
     _known: dict[tuple[object, ...], RequestCost] = field(init=False, default_factory=dict, repr=False)
     """Costs by kind of GPU and plan: rows with one plan cost the same, unless a backend costs rows one by one
     (``by_row``)."""
@@ -63,9 +60,7 @@ class Sequential(Executor):
 
     def accept(self, worker: Worker, request: Request) -> None:
         clock, plan = self._clock, request.plan
-        if plan is not self._last_plan:  # reading a tuple's attributes takes longer, and many requests have one plan
-            self._last_plan, self._fetch_s, self._refine = plan, plan.fetch_s, plan.refine
-        fetch_s = self._fetch_s
+        fetch_s = plan.fetch_s
         loads: Loads | None = None
         try:
             if worker.model != request.model or self._prepares:
@@ -74,7 +69,7 @@ class Sequential(Executor):
                 request.load_s = seconds(loads)
             key: tuple[object, ...] = (
                 worker.gpu.name, request.model, request.width, request.height, request.frames, request.steps,
-                request.skipped, self._refine,
+                request.skipped, plan.refine,
             )  # fmt: skip
             if self._extras:
                 key += request.addons, request.sampling
