@@ -84,7 +84,11 @@ class CachedIndex:
             self._pending.append(~entry)
 
     def best(self, row: int) -> Found | None:
-        rows, units, own, is_complete = self._known.head(row)
+        start, stop, ends, rows, units, complete = self._known.heads
+        if not start <= row < stop:
+            start, stop, ends, rows, units, complete = self._known.load_heads(row)
+        at = row - start
+        own, is_complete = range(ends[at], ends[at + 1]), complete[at]
         found = self._among(rows, units, own)
         # The oldest of ties is wanted, and the list may end within a tie.
         while not is_complete and (found is None or found[1] == units[own[-1]]):

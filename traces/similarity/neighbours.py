@@ -32,6 +32,14 @@ BAR = "{desc}: {percentage:3.0f} %|{bar}| {elapsed}, {remaining} left"
 FILES = {"ends": (np.int64, ()), "rows": (np.int32, ()), "units": (np.int32, ()), "complete": (np.bool_, ())}
 
 
+Heads = tuple[int, int, list[int], list[int], list[int], list[bool]]
+"""The most similar neighbours, at most `HEAD`, of each row of a block, as Python's numbers.
+
+The first row of the block and the one after its last; where the neighbours of each row begin, (rows + 1); the
+neighbours, end to end, and their similarities in millionths; and True for each row that has no further neighbours.
+"""
+
+
 @dataclass(slots=True)
 class Neighbours:
     """Neighbour lists of all rows, end to end: those of row i are ``rows[ends[i - 1]:ends[i]]``.
@@ -47,34 +55,27 @@ class Neighbours:
     rows: NDArray[np.int32]
     units: NDArray[np.int32]
     complete: NDArray[np.bool_]
-    _heads: tuple[int, int, list[int], list[int], list[int], list[bool]] = field(
-        init=False, default=(0, 0, [], [], [], []), repr=False
-    )
+    heads: Heads = field(init=False, default=(0, 0, [], [], [], []), repr=False)
+    """Those of the last block; ``load_heads`` replaces them."""
 
-    def head(self, row: int) -> tuple[list[int], list[int], range, bool]:
-        """Return the most similar neighbours of ``row``, at most ``HEAD``, and their similarities in millionths.
-
-        Returns:
-            The rows and similarities of a block of rows, the range in them that belongs to ``row``, and True if
-            ``row`` has no further neighbours.
-        """
-        start, stop, ends, rows, units, complete = self._heads
-        if not start <= row < stop:
-            start, stop = row, min(row + BLOCK, len(self.ends))
-            # first, last: for each row of the block, where its list begins in ``self.rows`` and ends in the head's own
-            # lists.
-            first = np.concatenate(([self.ends[row - 1] if row else 0], self.ends[row : stop - 1]))
-            known = self.ends[row:stop] - first
-            count = np.minimum(known, HEAD)
-            last = np.cumsum(count)
-            # places: positions in ``self.rows``, the first ``count`` of each row end to end.
-            places = np.arange(last[-1]) + np.repeat(first - last + count, count)
-            ends, rows, units = [0, *last.tolist()], self.rows[places].tolist(), self.units[places].tolist()
-            # A list longer than the head has further neighbours, however complete it is.
-            complete = (self.complete[row:stop] & (known <= HEAD)).tolist()
-            self._heads = start, stop, ends, rows, units, complete
-        at = row - start
-        return rows, units, range(ends[at], ends[at + 1]), complete[at]
+    def load_heads(self, row: int) -> Heads:
+        """Return the heads of a block of rows from ``row`` on."""
+        start, stop = row, min(row + BLOCK, len(self.ends))
+        # first, last: for each row of the block, where its list begins in ``self.rows`` and ends in the heads' own
+        # lists.
+        first = np.concatenate(([self.ends[row - 1] if row else 0], self.ends[row : stop - 1]))
+        known = self.ends[row:stop] - first
+        count = np.minimum(known, HEAD)
+        last = np.cumsum(count)
+        # places: positions in ``self.rows``, the first ``count`` of each row end to end.
+        places = np.arange(last[-1]) + np.repeat(first - last + count, count)
+        # A list longer than the head has further neighbours, however complete it is.
+        complete = self.complete[row:stop] & (known <= HEAD)
+        self.heads = (
+            start, stop, [0, *last.tolist()], self.rows[places].tolist(), self.units[places].tolist(),
+            complete.tolist(),
+        )  # fmt: skip
+        return self.heads
 
     def first(self, row: int, count: int) -> tuple[list[int], list[int], bool]:
         """Return the first ``count`` neighbours of ``row``, their similarities, and True if there are no others."""
