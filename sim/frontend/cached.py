@@ -256,9 +256,11 @@ class CachedFrontEnd(FrontEnd):
         self, row: int, source: int, k: int, took_s: float, similarity: float = nan, age_s: float = nan
     ) -> Plan:
         """Return the plan of the request in ``row`` from the artifact of ``source`` on."""
-        fetch_s, refine = self._fetch_delay.for_row(row), not self.cache.latents_at
-        hit = self._hit_model, k, self.selector.of_steps, 0.0, HIT, took_s
-        return make_tuple(Plan, (*hit, source, age_s, similarity, fetch_s, refine, (), None))
+        model, of_steps, refine = self._hit_model, self.selector.of_steps, not self.cache.latents_at
+        fetch_s = self._fetch_delay.for_row(row)
+        return make_tuple(
+            Plan, (model, k, of_steps, 0.0, HIT, took_s, source, age_s, similarity, fetch_s, refine, (), None)
+        )
 
     def _generate(self, request: Request, lookup: int, took_s: float, similarity: float = nan) -> float:
         """Generate ``request`` in full; return the seconds of planning."""
