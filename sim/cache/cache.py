@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class Match:
     similarity: float
 
 
-class StartState(NamedTuple):
+@dataclass(slots=True)
+class StartState:
     """State that a request starts from: K, its age in seconds, the seconds of resizing it, and a live backend's
     tensor."""
 
