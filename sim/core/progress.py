@@ -11,7 +11,8 @@ from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
 
 
-class StageCost(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StageCost:
     """Seconds of a stage on some number of GPUs: before its first step, of a step, and after its last.
 
     In a batch the steps are those of all its requests; the rest each request does on its own, one after another.
