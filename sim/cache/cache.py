@@ -275,24 +275,24 @@ class ArtifactCache:
                 self._refuse_victims(f"named {len(victims)} items when {wanted} had to go")
             items -= wanted
             for victim in victims:
-                entry_id = victim >> K_BITS
-                bit = bits.get(victim & K_MASK, 0)
-                if not (0 <= entry_id < len(stored_bits) and stored_bits[entry_id] & bit):
-                    k = victim & K_MASK
+                entry_id, k = victim >> K_BITS, victim & K_MASK
+                bit = bits.get(k, 0)
+                stored = stored_bits[entry_id] if 0 <= entry_id < len(stored_bits) else 0
+                if not stored & bit:
                     self._refuse_victims(f"named item {victim} (entry {entry_id}, K = {k}), which is not in the cache")
                 if entry_id < expired:
                     # It expired, which the policy was not told: another item is evicted in its place.
-                    stored_bits[entry_id] ^= bit
+                    stored_bits[entry_id] = stored ^ bit
                     items += 1
                     continue
-                stored_bits[entry_id] = left_bits = stored_bits[entry_id] ^ bit
+                stored_bits[entry_id] = left_bits = stored ^ bit
                 if not left_bits:
                     entry = self._entries.pop(entry_id)
                     self._index.remove(entry.partition, entry_id, entry.row, now_s)
                 elif self._has_artifacts:
                     artifact = self._entries[entry_id].artifact
                     if artifact is not None:
-                        del artifact[victim & K_MASK]
+                        del artifact[k]
         self._evictions[row] = self.items - items
         self.items = items
 

@@ -75,7 +75,7 @@ class VectorIndex:
     def remove(self, partition: Partition, entry: int, row: int, now_s: float) -> None:
         """Remove ``entry``, which the cache evicted."""
         if self._bypasses_batches:
-            self._index_of(partition).remove(entry)
+            self._indexes[partition].remove(entry)
         else:
             self._submit((now_s, partition, entry, row, False), now_s)
 
@@ -156,6 +156,6 @@ class VectorIndex:
             if insert:
                 self._index_of(partition).add(entry, row)
             else:
-                self._index_of(partition).remove(entry)
+                self._indexes[partition].remove(entry)
         if self._watcher is not None:
             self._watcher.applied(changes, now_s)
