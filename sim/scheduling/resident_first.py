@@ -167,13 +167,13 @@ def holds_model(worker: Worker, model: str) -> bool:
     return worker.model == model or Asset("model", model, model) in worker.resident
 
 
-def model_lists(cluster: Cluster, among: Among, model: str) -> Iterator[tuple[Key, float]]:
+def model_lists(cluster: Cluster, among: Among, model: str) -> Iterator[tuple[list[Key], float]]:
     """Yield the lists to search for ``model``, each with the least load of a worker in none before (Among.search)."""
     for kind, worker in among.kinds.items():
         holders, everyone = (kind, "model", model), (kind,)
-        yield holders, 0.0
+        yield [holders], 0.0
         if len(among.lists.get(holders, ())) < len(among.lists[everyone]):
             from_host_s, from_disk_s = cluster.loads_s(worker, model)
             if from_host_s != from_disk_s:
-                yield (kind, IN_HOST, model), from_host_s
-            yield everyone, from_disk_s
+                yield [(kind, IN_HOST, model)], from_host_s
+            yield [everyone], from_disk_s

@@ -1,13 +1,17 @@
 """Routing by add-on: prefer workers that hold a request's ControlNets and LoRAs, if waiting for them pays."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain, combinations
 
 from mezzotint.backends.base import Asset
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Worker
-from mezzotint.sim.scheduling.routing.holders import Among, Key
+from mezzotint.sim.scheduling.routing.holders import Among, Key, set_name
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
+
+MOST = 4
+"""Add-ons of a request whose holders are searched apart: there are 2 to the power of so many searches."""
 
 
 @dataclass(slots=True)
@@ -18,40 +22,66 @@ class ByAddons(WorkAndLoads):
     of these: weights hold one set of LoRAs at a time.
     """
 
+    _request: Request | None = field(init=False, default=None, repr=False)
+    _loads_on: dict[str, "AddonLoads"] = field(init=False, default_factory=dict, repr=False)
+    """The loads of ``_request``, the last one asked for, by kind of GPU."""
+
     kinds = ("controlnet", "lora")
 
     def assets(self, request: Request) -> list[tuple[str, str]]:
         nets, loras = request.addons or NO_ADDONS
-        return [*(("controlnet", name) for name in nets), *(("lora", name) for name in loras)]
+        return [*(("controlnet", name) for name in nets), *([("lora", set_name(loras))] if loras else [])]
 
-    def lists(self, request: Request, among: Among) -> Iterator[tuple[Key, float]]:
-        (nets, loras), model = request.addons or NO_ADDONS, request.model or ""
+    def lists(self, request: Request, among: Among) -> Iterator[tuple[list[Key], float]]:
+        assets = self.assets(request)
         for kind, worker in among.kinds.items():
-            loras_s = [worker.backend.load(Asset("lora", name, model)).seconds for name in loras]
-            nets_s = [worker.backend.load(Asset("controlnet", name, model)).seconds for name in nets]
-            # The LoRAs first: few workers hold the same, and the others load all of the set.
-            if loras:
-                yield (kind, "lora", loras[0]), 0.0
-            for number, name in enumerate(nets):
-                # In the order of missing_load_s: a sum depends on it.
-                yield (kind, "controlnet", name), sum([*nets_s[:number], *loras_s])
-            yield (kind,), sum([*nets_s, *loras_s])
+            loads = self._loads(worker, request)
+            each_s = [*([seconds] for _, seconds in loads.nets), loads.loras_s]
+            keys = [(kind, *asset) for asset in assets]
+            listed = [number for number, key in enumerate(keys) if key in among.lists]
+            # Who holds more before who holds less, so that few are looked at who miss more than they must.
+            told_apart, others = listed[:MOST], (*listed[MOST:],)
+            for size in range(len(told_apart), -1, -1):
+                for held in combinations(told_apart, size):
+                    missing = (each for number, each in enumerate(each_s) if number not in held + others)
+                    # In the order of missing_load_s: a sum depends on it.
+                    yield [keys[number] for number in held] or [(kind,)], sum(chain.from_iterable(missing))
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
-        wanted, model = request.addons or NO_ADDONS, request.model or ""
-        outstanding = self._outstanding.get(worker, ())
-        nets = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
-        # Weights hold one set of LoRAs: what the last request sent there will leave
-        # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
-        loras = set((outstanding[-1].addons or NO_ADDONS).loras) if outstanding else None
-        missing = [
-            Asset("controlnet", name, model)
-            for name in wanted.controlnets
-            if name not in nets and Asset("controlnet", name, model) not in worker.resident
-        ]
-        if loras is None:
-            loras = {asset.name for asset in worker.resident if asset.kind == "lora"}
-        # All of the set are loaded anew if one differs: the weights are restored first.
-        if loras != set(wanted.loras):
-            missing += [Asset("lora", name, model) for name in wanted.loras]
-        return sum(worker.backend.load(asset).seconds for asset in missing)
+        loads, outstanding = self._loads(worker, request), self._outstanding.get(worker, ())
+        coming = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
+        missing_s = [seconds for net, seconds in loads.nets if net.name not in coming and net not in worker.resident]
+        if loads.loras:
+            # Weights hold one set of LoRAs: what the last request sent there will leave
+            # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
+            if outstanding:
+                loras = set((outstanding[-1].addons or NO_ADDONS).loras)
+            else:
+                loras = {asset.name for asset in worker.resident if asset.kind == "lora"}
+            # All of the set are loaded anew if one differs: the weights are restored first.
+            if loras != loads.loras:
+                missing_s += loads.loras_s
+        return sum(missing_s)
+
+    def _loads(self, worker: Worker, request: Request) -> "AddonLoads":
+        """Return the loads of the add-ons of ``request`` on the kind of GPU of ``worker``."""
+        if request is not self._request:
+            self._request, self._loads_on = request, {}
+        loads = self._loads_on.get(worker.gpu.name)
+        if loads is None:
+            (nets, loras), model, load = request.addons or NO_ADDONS, request.model or "", worker.backend.load
+            loads = self._loads_on[worker.gpu.name] = AddonLoads(
+                [(net, load(net).seconds) for net in (Asset("controlnet", name, model) for name in nets)],
+                {*loras},
+                [load(Asset("lora", name, model)).seconds for name in loras],
+            )
+        return loads
+
+
+@dataclass(slots=True)
+class AddonLoads:
+    """The ControlNets of a request, each with the seconds of its load, the set of its LoRAs, and those of each."""
+
+    nets: list[tuple[Asset, float]]
+    loras: set[str]
+    loras_s: list[float]

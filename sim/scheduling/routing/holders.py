@@ -1,9 +1,9 @@
 """An inverted index, from assets to the workers that hold them: choosing a worker does not look at all of them.
 
 A worker is listed under each asset that is resident on it or that an outstanding request will bring there. The cost of
-a request on a worker grows with the work left there and with the load of what is missing there. Its router names the
-lists to search, each with a floor: the least load on a worker that is in none of the lists before. A search of a list
-ends as soon as no later worker can cost less, which is at its first worker unless that one misses another asset.
+a request on a worker grows with the work left there and with the load of what is missing there. Its router names what
+to search: the workers that are in some lists at once, each time with a floor, the least load on such a worker that was
+not searched before. A search ends as soon as no later worker can cost less.
 """
 
 from collections import defaultdict
@@ -83,6 +83,9 @@ class Soonest:
     def __len__(self) -> int:
         return len(self._end_s)
 
+    def __contains__(self, position: int) -> bool:
+        return position in self._end_s
+
     def add(self, position: int) -> None:
         self._list(position, UNKNOWN_S)
 
@@ -95,8 +98,10 @@ class Soonest:
         if self._end_s.pop(position) > UNKNOWN_S:
             self._busy_in[position].discard(self)
 
-    def search(self, lowest: LowestCost, now_s: float, left_s: Callable[[int], float]) -> None:
-        """Let ``lowest`` look at every position that it may want.
+    def search(
+        self, lowest: LowestCost, now_s: float, left_s: Callable[[int], float], others: "Sequence[Soonest]" = ()
+    ) -> None:
+        """Let ``lowest`` look at every position that it may want, of those that are in all ``others`` too.
 
         Args:
             left_s: seconds of work left at a position; infinity if its worker takes no request.
@@ -109,19 +114,28 @@ class Soonest:
         for end, position in due:
             if end_s.get(position) == end:
                 self._list(position, _end_s(now_s, left_s(position)))
-        looked_at = []
+        looked_at: list[tuple[int, float]] = []
+        passed: list[tuple[list[Any], Any]] = []
         while idle and lowest.may_include(0.0, idle[0]):
             position = heappop(idle)
             if end_s.get(position) == IDLE_S:
-                looked_at.append((position, left := left_s(position)))
-                lowest.look_at(position, left)
+                if not others or all(position in other for other in others):
+                    looked_at.append((position, left := left_s(position)))
+                    lowest.look_at(position, left)
+                else:
+                    passed.append((idle, position))
         while busy and (soonest := busy[0][0]) < inf and lowest.may_include(soonest - now_s - SLACK_S):
-            end, position = heappop(busy)
+            end, position = first = heappop(busy)
             if end_s.get(position) == end:
-                looked_at.append((position, left := left_s(position)))
-                lowest.look_at(position, left)
+                if not others or all(position in other for other in others):
+                    looked_at.append((position, left := left_s(position)))
+                    lowest.look_at(position, left)
+                else:
+                    passed.append((busy, first))
         for position, left in looked_at:
             self._list(position, _end_s(now_s, left))
+        for heap, entry in passed:
+            heappush(heap, entry)
 
     def _list(self, position: int, end_s: float) -> None:
         self._end_s[position] = end_s
@@ -161,7 +175,7 @@ class Among:
 
     def search(
         self,
-        sources: Iterable[tuple[Key, float]],
+        sources: Iterable[tuple[Sequence[Key], float]],
         lowest: LowestCost,
         now_s: float,
         left_s: Callable[[int], float],
@@ -169,18 +183,19 @@ class Among:
         """Return the positions of the workers of least cost, in order.
 
         Args:
-            sources: keys of the lists to search, each with its floor: the least load of a worker in none before.
+            sources: the lists to search, by their keys. Only workers in all lists of a source are looked at. Each
+                source has its floor: the least load of such a worker that is in no source before.
         """
         if not self.lists:
             # The least work left first, so that few loads are asked for.
             for left, position in sorted((left_s(position), position) for position in range(len(self.workers))):
                 if lowest.may_include(left, position):
                     lowest.look_at(position, left)
-        for key, floor_s in sources if self.lists else ():
-            soonest = self.lists.get(key)
-            if soonest is not None:
-                lowest.floor_s = floor_s
-                soonest.search(lowest, now_s, left_s)
+        for keys, floor_s in sources if self.lists else ():
+            lowest.floor_s = floor_s
+            if lowest.may_include(0.0) and all(key in self.lists for key in keys):
+                shortest, *others = sorted([self.lists[key] for key in keys], key=len)
+                shortest.search(lowest, now_s, left_s, others)
         return sorted({*lowest.tied})
 
 
@@ -191,12 +206,13 @@ class Holders:
         is_used: True if any lists are kept; else ``hold``, ``drop`` and ``sooner`` do nothing.
 
     Args:
-        kinds: kinds of the assets.
+        kinds: kinds of the assets. LoRAs, of which weights hold one set at a time, are one asset: ``set_name``.
         coming: kind and name of each asset that will come to a worker, once for each reason.
     """
 
     __slots__ = (
-        "_all", "_cluster", "_coming", "_held", "_kinds", "_max_sequences", "_of", "_own", "_places", "is_used",
+        "_all", "_cluster", "_coming", "_held", "_kinds", "_loras", "_max_sequences", "_of", "_own", "_places",
+        "is_used",
     )  # fmt: skip
 
     def __init__(self, run: Run, kinds: Collection[str], coming: Callable[[Worker], Iterable[tuple[str, str]]]) -> None:
@@ -205,6 +221,8 @@ class Holders:
         self._held: dict[Worker, dict[Key, int]] = {}
         """How many reasons there are to list a worker under a key."""
         self._own: dict[Worker, str] = {}
+        self._loras: dict[Worker, list[str]] = {}
+        """The LoRAs that are resident on a worker."""
         self.is_used = False
         self._all: Sequence[Worker] = ()
         self._of: dict[int, Among] = {}
@@ -286,5 +304,19 @@ class Holders:
             self._own[worker] = worker.model
             self.hold(worker, "model", worker.model)
             self.drop(worker, "model", own)
-        if kind in self._kinds:
+        if kind not in self._kinds:
+            return
+        if kind != "lora":
             (self.hold if is_there else self.drop)(worker, kind, name)
+            return
+        loras = self._loras.setdefault(worker, [])
+        if loras:
+            self.drop(worker, kind, set_name(loras))
+        (loras.append if is_there else loras.remove)(name)
+        if loras:
+            self.hold(worker, kind, set_name(loras))
+
+
+def set_name(loras: Iterable[str]) -> str:
+    """Return one name for a set of LoRAs."""
+    return "+".join(sorted({*loras}))

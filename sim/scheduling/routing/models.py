@@ -27,7 +27,7 @@ class ByModel(WorkAndLoads):
     def assets(self, request: Request) -> list[tuple[str, str]]:
         return [("model", request.model or "")]
 
-    def lists(self, request: Request, among: Among) -> Iterator[tuple[Key, float]]:
+    def lists(self, request: Request, among: Among) -> Iterator[tuple[list[Key], float]]:
         return model_lists(self._run.cluster, among, request.model or "")
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:

@@ -211,7 +211,7 @@ class WorkAndLoads(Router):
         """Return kind and name of each asset that ``request`` needs."""
 
     @abstractmethod
-    def lists(self, request: Request, among: Among) -> Iterable[tuple[Key, float]]:
+    def lists(self, request: Request, among: Among) -> Iterable[tuple[list[Key], float]]:
         """Yield the lists to search, each with the least missing load of a worker in none before (Among.search)."""
 
     @abstractmethod

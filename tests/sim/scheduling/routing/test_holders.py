@@ -39,6 +39,7 @@ ADDONS = [
     Addons(("net1",)),
     Addons((), ("lora0", "lora2")),
     Addons(("net2", "net0"), ("lora0",)),
+    Addons(("net0", "net1", "net2", "net3"), ("lora0",)),  # more than `MOST`
     Addons(),
 ]
 LOAD_S = {"model": 1.0, "controlnet": 0.5, "lora": 0.25}
@@ -145,7 +146,7 @@ def run_of(
         np.cumsum(gaps), [3.0] * len(gaps), models=models, frontend=frontend, scheduler=scheduler, seed=len(gaps),
         backend=of_kind[0].backend, roles=roles, cluster=cluster, controllers=controllers(what, gpus, names),
         executor={1: Sequential(), 2: ContinuousBatching(2), 3: StaticBatch(3)}[batch],
-        addons=(lambda row: ADDONS[(of_row[row] + row % 3) % len(ADDONS)]) if addons else None,
+        addons=(lambda row: ADDONS[(of_row[row] + row % 4) % len(ADDONS)]) if addons else None,
     )  # fmt: skip
     run.run()
     return run.record.request_columns["worker"].tolist()
