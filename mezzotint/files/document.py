@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import yaml
@@ -89,35 +89,51 @@ def _check_depth(content: str | bytes) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a JSON document. Raises DocumentError if it is not JSON, or nested too deeply."""
+    """Return a JSON document. Raises DocumentError: no JSON, nested too deeply, or a number that no float holds."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_int=_integer)
     except RecursionError:
         raise DocumentError(_TOO_DEEP) from None
     except ValueError as error:
         raise DocumentError(str(error)) from None
-    level, depth = [found], 0
+    level, depth = [("", found)], 0
     while level := [
-        below
-        for each in level
+        (str(below), value)
+        for key, each in level
         if isinstance(each, dict | list)
-        for below in (each.values() if isinstance(each, dict) else each)
+        for below, value in (each.items() if isinstance(each, dict) else zip(repeat(key), each, strict=False))
     ]:
         depth += 1
         if depth > MAX_DEPTH:
-            raise DocumentError(_TOO_DEEP)
+            raise DocumentError(f"key {level[0][0]!r}: {_TOO_DEEP}")
     return found
 
 
-def _nodes(node: yaml.Node, depth: int = 0) -> Iterator[yaml.Node]:
-    """Yield all nodes below ``node`` with aliases expanded. Raises DocumentError at more than MAX_DEPTH levels."""
+def _integer(digits: str) -> int:
+    """Parse an integer. Raises DocumentError if no float holds it: later arithmetic would fail on it."""
+    try:
+        number = int(digits)
+        float(number)
+    except (ValueError, OverflowError):  # Python reads 4,300 digits at most
+        raise DocumentError(f"it has a number of {len(digits):,} digits ({digits[:20]}...)") from None
+    return number
+
+
+def _nodes(node: yaml.Node, depth: int = 0, key: str = "") -> Iterator[yaml.Node]:
+    """Yield all nodes below ``node``, the value of ``key``, with aliases expanded.
+
+    Raises DocumentError at more than MAX_DEPTH levels.
+    """
     if depth > MAX_DEPTH:
-        raise DocumentError(_TOO_DEEP)
+        raise DocumentError(f"line {node.start_mark.line + 1}: key {key!r}: {_TOO_DEEP}")
     yield node
-    if isinstance(node, yaml.CollectionNode):
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            yield from _nodes(name, depth + 1, key)
+            yield from _nodes(value, depth + 1, str(name.value) if isinstance(name, yaml.ScalarNode) else key)
+    elif isinstance(node, yaml.SequenceNode):
         for each in node.value:
-            for below in each if isinstance(each, tuple) else (each,):
-                yield from _nodes(below, depth + 1)
+            yield from _nodes(each, depth + 1, key)
 
 
 def _check_keys(node: yaml.Node) -> None:

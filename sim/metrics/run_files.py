@@ -1,6 +1,5 @@
 """Read the summary, configuration and tables of finished runs; errors name the file and the key or column."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from mezzotint.files.document import DocumentError, parse
+from mezzotint.files.document import DocumentError, parse, parse_json
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.former_names import present_config
 from mezzotint.sim.core.run_folder import CONFIG, REQUESTS, SUMMARY
@@ -108,10 +107,10 @@ def read_summary(folder: Path) -> dict[str, Any]:
     """
     path = folder / SUMMARY
     try:
-        summary = json.loads(path.read_bytes(), parse_int=_integer)
+        summary = parse_json(path.read_bytes())
     except OSError as error:
         raise _unreadable(path, error) from None
-    except (ValueError, OverflowError, RecursionError) as error:
+    except DocumentError as error:
         raise _damage_error(path, f"is not valid JSON ({error})") from None
     if not isinstance(summary, dict):
         raise _damage_error(path, f"the top level is {str(summary)[:60]!r}, expected an object")
@@ -214,13 +213,6 @@ def read_columns(path: Path, columns: Sequence[str], optional: Sequence[str] = (
         except pa.ArrowException as error:
             raise _damage_error(path, f"column '{name}': found {' '.join(str(error).split())[:200]}") from None
     return pd.DataFrame(found)
-
-
-def _integer(digits: str) -> int:
-    """Parse an integer. Raises OverflowError if no float holds it: later arithmetic would fail on it."""
-    number = int(digits)
-    float(number)
-    return number
 
 
 def _unreadable(path: Path, error: OSError) -> ConfigError:

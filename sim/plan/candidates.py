@@ -201,10 +201,11 @@ class _Catalogue:
 
     def _declare_scalings(self, assume: Sequence[str]) -> list[Scaling]:
         """Return the declared scalings, and have all runs take them. Raises ConfigError for a wrong one."""
-        text = ",".join(assume) or None
+        if not assume:
+            return []
+        text = ",".join(assume)
         check_assumed(text, {gpu.name for gpu in self._gpus.values()})
-        if text is not None:
-            self._words.append(f"assume={text}")
+        self._words.append(f"assume={text}")
         return parse_scalings(text)
 
     def _find_profiles(self, kind: str) -> dict[str, Profile]:

@@ -63,7 +63,8 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
         ConfigError: several kinds, and the backend cannot be of each, or names one.
     """
     of_pools = pools(cluster)
-    check_assumed(node.get("assume"), {*gpus(), *(pool.gpu.name for pool in of_pools)})
+    if isinstance(assume := node.get("assume"), str):  # a value of another type is refused where it is built
+        check_assumed(assume, {*gpus(), *(pool.gpu.name for pool in of_pools)})
     if isinstance(cluster, ClusterSettings):
         return [Kind(of_pools[0].gpu, build(node, "backend", Backend))] * cluster.count
     if "gpu" not in node:
@@ -78,7 +79,7 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
     return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in of_pools for _ in range(pool.count)]
 
 
-def check_assumed(assume: str | None, known: Collection[str]) -> None:
+def check_assumed(assume: str, known: Collection[str]) -> None:
     """Raise ConfigError if ``assume`` cannot be read, or scales to a kind of GPU that is not ``known``."""
     try:
         scalings = parse(assume)

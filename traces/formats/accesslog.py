@@ -80,7 +80,7 @@ def _compiled(declared: str, path: Path) -> tuple[re.Pattern[str], list[str]]:
     text = declared.strip().replace('\\"', '"')
     pieces, names, end = [], [], 0
     parts = [part for part in PART.finditer(text) if part[0] != "%%"]
-    for part, following in zip(parts, [*parts[1:], None], strict=True):
+    for part, following in zip(parts, [*parts, None][1:], strict=True):
         pieces.append(re.escape(text[end : part.start()]))
         end = part.end()
         between = text[end : following.start()] if following else text[end:]

@@ -78,6 +78,19 @@ def test_deep_nesting_is_refused_before_it_exceeds_the_stack(
             read(text)
 
 
+@pytest.mark.parametrize("read", [parse, parse_json])
+def test_deep_nesting_is_refused_with_its_key(read: Callable[[str], object]) -> None:
+    deep = "[" * 60 + "]" * 60
+    with pytest.raises(DocumentError, match="key 'b': it is nested too deeply"):
+        read(f'{{"a": [1], "b": {deep}}}')
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_number_that_no_float_holds_is_refused_in_plain_words(digits: int) -> None:
+    with pytest.raises(DocumentError, match=rf"it has a number of {digits:,} digits \(1111"):
+        parse_json(f'{{"a": {"1" * digits}}}')
+
+
 def test_malformed_json_is_one_line() -> None:
     for text in ("", "{", "[1,", "1" * 9999, b"\xff"):
         with pytest.raises(DocumentError) as refused:

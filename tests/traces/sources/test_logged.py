@@ -530,6 +530,7 @@ def test_access_log_of_json_lines_has_the_variables_of_nginx(tmp_path: Path) -> 
     [
         ("not a line", {}, "row 0: found 'not a line', expected a line of the format .* --format"),
         ("a 200", {"format": "$remote_addr $status"}, "names no time"),
+        ("a 200", {"format": "a"}, "names no time"),  # and no field at all
         (
             f"h - - [03/Nov/2026:10:00:00 +0000] {POST} 200 9 {AGENT} soon",
             {},
