@@ -1,7 +1,7 @@
 """Launches on a live backend: each step runs as it begins, and the seconds that it took are its length."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from mezzotint.backends.base import Work, WorkFailed
@@ -71,9 +71,9 @@ class LiveCosts(StageCosts):
             end_s = behind[-1] + step_s
             # Steps to come take some time in any case: else the launch would end before they run.
             ahead = (end_s + (step_s or 1.0) * count for count in range(stage.steps - done))
-            took[stage.component] = took[stage.component]._replace(step_s=1.0, ends=(*behind, *ahead))
+            took[stage.component] = replace(took[stage.component], step_s=1.0, ends=(*behind, *ahead))
         if done + 1 == stage.steps and stage.component in (WHOLE, VAE):
-            took[stage.component] = took[stage.component]._replace(last_s=backend.end((work,)).seconds)
+            took[stage.component] = replace(took[stage.component], last_s=backend.end((work,)).seconds)
             self.run.keep_artifact(request, work)
 
     def forget(self, row: int) -> None:
