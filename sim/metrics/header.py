@@ -261,8 +261,8 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}{inside}")
     if (config.get("backend") or {}).get("service") == "trace":
         return "the trace's own seconds for each request"
-    factor = (config.get("backend") or {}).get("service_factor", 1.0)
-    changed = "" if factor == 1.0 else f"; all times {factor:g}"
+    factor = _number_of(config.get("backend") or {}, "service_factor")
+    changed = "" if factor in (None, 1.0) else f"; all times {factor:g}"
     return ("; ".join(_distinct(found)) or f"basis {UNKNOWN}") + changed
 
 
@@ -302,11 +302,11 @@ def _traffic(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
 
 def arrivals_text(arrivals: Mapping[str, Any]) -> str:
     """Return arrivals in words: "its own times", "poisson arrivals at 10 a minute"."""
-    kind, rate = str(arrivals.get("_target_", "")).rpartition(".")[2], arrivals.get("rate_rpm")
+    kind, rate = str(arrivals.get("_target_", "")).rpartition(".")[2], _number_of(arrivals, "rate_rpm")
     speed = "" if rate is None else f" at {number(rate, 4)} a minute"
     if kind == "TraceClock":
-        speedup = arrivals.get("speedup", 1.0)
-        return f"its own times{speed}" + ("" if speedup == 1.0 else f", {speedup:g} times as fast")
+        speedup = _number_of(arrivals, "speedup")
+        return f"its own times{speed}" + ("" if speedup in (None, 1.0) else f", {speedup:g} times as fast")
     if not kind:
         return "arrivals not recorded"
     return f"{in_words(kind)} arrivals{speed}"
@@ -315,15 +315,21 @@ def arrivals_text(arrivals: Mapping[str, Any]) -> str:
 def _client(client: Mapping[str, Any]) -> list[str]:
     """Say what the client of a run does; nothing without one."""
     found = []
-    if (limit := client.get("max_in_flight")) is not None:
+    if (limit := _number_of(client, "max_in_flight")) is not None:
         found.append(f"at most {limit:,} in flight (no open loop)")
-    if (timeout_s := client.get("timeout_s")) is not None:
+    if (timeout_s := _number_of(client, "timeout_s")) is not None:
         found.append(f"given up after {duration(timeout_s)}")
-    if retries := client.get("max_retries"):
+    if retries := _number_of(client, "max_retries"):
         found.append(f"up to {retries} retries")
-    if (hedge_s := client.get("hedge_after_s")) is not None:
+    if (hedge_s := _number_of(client, "hedge_after_s")) is not None:
         found.append(f"a second try after {duration(hedge_s)}")
     return found
+
+
+def _number_of(group: Mapping[str, Any], key: str) -> int | float | None:
+    """Return the number at ``key``; None for anything else, such as a setting of that name of a class of the user's."""
+    value = group.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def in_words(name: str) -> str:

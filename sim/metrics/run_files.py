@@ -46,7 +46,8 @@ _READ = (
     *("schema", "system", "seed", "trace", "assumptions"),
     *("requests", "requests.arrived", "requests.completed", "requests.discarded", "requests.failed", "throughput_rpm"),
     *(f"{group}{name}" for group in ("latency_s", "queue_s") for name in ("", ".mean", ".p50", ".p99")),
-    *("load", "load.verdict"),
+    *("load", *(f"load.{name}" for name in ("verdict", "offered_rpm", "served_rpm", "growth_per_hour", "note"))),
+    *(f"state.{name}" for name in ("preloaded", "cache_start", "warmup_s", "warmup_rule", "span_s")),
     *("slo", "slo.*.limit_s", "slo.*.violation_rate"),
     *(
         "cache",
@@ -56,10 +57,12 @@ _READ = (
         "gpu",
         "gpu.count",
         "gpu.busy_fraction",
+        "gpu.seconds",
     ),
     *(f"{group}{name}" for group in ("energy_j", "cost_usd") for name in ("", ".per_image")),
 )
-"""Keys that are read of every summary. A key that does not apply is null, so an absent key means a damaged file."""
+"""Keys that are read of every summary, if it has their group. A key that does not apply is null, so an absent key means
+a damaged file."""
 
 _SUMMARY = SchemaValidator(
     schema(
@@ -99,6 +102,20 @@ _SUMMARY = SchemaValidator(
     )
 )
 
+_MAPPING = core_schema.nullable_schema(core_schema.dict_schema(_TEXT))
+_BACKEND = core_schema.typed_dict_schema(
+    {"service_factor": core_schema.typed_dict_field(core_schema.float_schema(), required=False)}
+)
+_CONFIG = SchemaValidator(
+    core_schema.typed_dict_schema(
+        {
+            **dict.fromkeys(("arrivals", "client", "hits"), core_schema.typed_dict_field(_MAPPING, required=False)),
+            "backend": core_schema.typed_dict_field(core_schema.nullable_schema(_BACKEND), required=False),
+        }
+    )
+)
+"""What is read of the configuration of a run."""
+
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read the summary of the run in ``folder``.
@@ -118,19 +135,24 @@ def read_summary(folder: Path) -> dict[str, Any]:
     if schema != SCHEMA or isinstance(schema, bool):
         remedy = "report it with the version of mezzotint that wrote it, or run it again with this one"
         raise ConfigError(f"{path}: key 'schema' is {schema!r}, this version reads {SCHEMA}; {remedy}")
-    try:
-        _SUMMARY.validate_python(summary, strict=True)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        key = f"key '{'.'.join(map(str, wrong['loc']))}'"
-        if wrong["type"] == "missing":
-            raise _damage_error(path, f"{key} is missing, expected a complete summary") from None
-        expected = wrong["msg"].removeprefix("Input should be ")
-        raise _damage_error(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {expected} or null") from None
+    _validate(_SUMMARY, summary, path, "summary")
     found = next(contradictions(summary), None) or _find_difference(summary, folder / REQUESTS)
     if found is not None:
         raise _damage_error(path, f"key '{found.key}' is {found.found:.9g}, expected {found.expected}")
     return summary
+
+
+def _validate(expected: SchemaValidator, found: Mapping[str, Any], path: Path, what: str) -> None:
+    """Raise ConfigError with the first key of ``found``, read from ``path``, that is not as ``expected``."""
+    try:
+        expected.validate_python(found, strict=True)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = f"key '{'.'.join(map(str, wrong['loc']))}'"
+        if wrong["type"] == "missing":
+            raise _damage_error(path, f"{key} is missing, expected a complete {what}") from None
+        kind = wrong["msg"].removeprefix("Input should be ")
+        raise _damage_error(path, f"{key} is {str(wrong['input'])[:60]!r}, expected {kind} or null") from None
 
 
 def _find_difference(summary: Mapping[str, Any], requests: Path) -> Contradiction | None:
@@ -175,7 +197,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise _damage_error(path, f"is not valid YAML ({error})") from None
     if not isinstance(tree, dict | None):
         raise _damage_error(path, f"the top level is {str(tree)[:60]!r}, expected a mapping")
-    return present_config(tree or {})
+    config: dict[str, Any] = present_config(tree or {})
+    _validate(_CONFIG, config, path, "configuration")
+    return config
 
 
 def read_table(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:

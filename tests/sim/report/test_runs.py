@@ -1,8 +1,11 @@
 """Finding runs, reading their columns, and refusing unreadable ones."""
 
 import errno
+import json
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mezzotint.files.document import dump, parse
+from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.runs import Run, latency_quantiles, load_runs, time_series
 
@@ -151,15 +156,54 @@ def test_missing_or_wrong_summary_key_is_named(fabricate: Fabricate, keys: str, 
     assert expected in message
 
 
+def places(content: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of each value in nested mappings."""
+    for key, value in content.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from places(value, *above, key)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run with all groups of a summary that its header reads."""
+    path = tmp_path_factory.mktemp("runs") / "r"
+    words = ["system=nirvana-no-predictor", "trace.requests=30", "preload=5", "client=retrying", "client.timeout_s=100"]
+    assert main(["run", *words, f"run.dir={path}"]) == 0
+    return path
+
+
+@pytest.mark.parametrize("file", ["summary.json", "config.yaml"])
+@pytest.mark.parametrize("to", [None, "x", [1.5]])
+def test_any_key_that_is_missing_or_wrong_is_named_or_not_read(
+    finished: Path, tmp_path: Path, to: object, file: str
+) -> None:
+    path = Path(shutil.copytree(finished, tmp_path / "r"))
+    whole = parse((path / file).read_bytes())
+    refused = []
+    for keys in places(whole):
+        content = deepcopy(whole)
+        edited(*keys, to=to)(content)
+        (path / file).write_text(json.dumps(content) if file.endswith("json") else dump(content))
+        try:
+            (run,) = load_runs([path])
+            assert run.header.line
+        except ConfigError as error:
+            refused.append((str(error), keys))
+    assert [said for said, keys in refused if not any(key in said for key in keys)] == []
+    assert len(refused) > (20 if file == "summary.json" else -1)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
         ("summary.json", '{"schema": 1, "system": ', r"is not valid JSON \(.*line 1.*\); run it again"),
-        ("summary.json", f'{{"latency_s": {{"p99": 1{"0" * 399}}}}}', "too large to convert to float.*; run it again"),
-        ("summary.json", f'{{"latency_s": {{"p99": 1{"0" * 4999}}}}}', "Exceeds the limit.*; run it again"),
+        ("summary.json", f'{{"latency_s": {{"p99": 1{"0" * 399}}}}}', "a number of 400 digits.*; run it again"),
+        ("summary.json", f'{{"latency_s": {{"p99": 1{"0" * 4999}}}}}', "a number of 5,000 digits.*; run it again"),
         ("summary.json", "[]", "expected an object"),
         ("config.yaml", "a: [1", "is not valid YAML"),
         ("config.yaml", "- 1", "the top level is .* expected a mapping"),
+        ("config.yaml", "backend: 0.5", "key 'backend' is '0.5', expected a valid dictionary"),
     ],
 )
 def test_malformed_file_is_named(fabricate: Fabricate, file: str, content: str, message: str) -> None:
