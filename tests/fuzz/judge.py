@@ -209,6 +209,10 @@ def _meaningless(tree: Any, at: str = "") -> list[str]:
     if isinstance(tree, bool) or not isinstance(tree, int | float):
         return []
     share = at.endswith(("_rate", "_share", "busy_fraction")) or ".hit_share_by_k." in at
-    if not math.isfinite(tree) or (tree < -1e-9 and "saving" not in at) or (share and tree > 1 + 1e-9):
+    if (
+        not math.isfinite(tree)
+        or (tree < -1e-9 and not at.endswith(("saving", "growth_per_hour")))
+        or (share and tree > 1 + 1e-9)
+    ):
         return [f"{SUMMARY}{at}: is {tree}"]
     return []

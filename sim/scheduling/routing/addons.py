@@ -23,8 +23,8 @@ class ByAddons(WorkAndLoads):
     """
 
     _request: Request | None = field(init=False, default=None, repr=False)
-    _loads_on: dict[str, "AddonLoads"] = field(init=False, default_factory=dict, repr=False)
-    """The loads of ``_request``, the last one asked for, by kind of GPU."""
+    _known: dict[tuple[str, str | None], "AddonLoads"] = field(init=False, default_factory=dict, repr=False)
+    """The loads of ``_request``, the last one asked for, by kind of GPU and model, which its next try may change."""
 
     kinds = ("controlnet", "lora")
 
@@ -66,11 +66,12 @@ class ByAddons(WorkAndLoads):
     def _loads(self, worker: Worker, request: Request) -> "AddonLoads":
         """Return the loads of the add-ons of ``request`` on the kind of GPU of ``worker``."""
         if request is not self._request:
-            self._request, self._loads_on = request, {}
-        loads = self._loads_on.get(worker.gpu.name)
+            self._request, self._known = request, {}
+        key = worker.gpu.name, request.model
+        loads = self._known.get(key)
         if loads is None:
             (nets, loras), model, load = request.addons or NO_ADDONS, request.model or "", worker.backend.load
-            loads = self._loads_on[worker.gpu.name] = AddonLoads(
+            loads = self._known[key] = AddonLoads(
                 [(net, load(net).seconds) for net in (Asset("controlnet", name, model) for name in nets)],
                 {*loras},
                 [load(Asset("lora", name, model)).seconds for name in loras],

@@ -212,7 +212,7 @@ class WorkAndLoads(Router):
 
     @abstractmethod
     def lists(self, request: Request, among: Among) -> Iterable[tuple[list[Key], float]]:
-        """Yield the lists to search, each with the least missing load of a worker in none before (Among.search)."""
+        """Yield the lists to search together, with the least missing load of a worker that is in all (Among.search)."""
 
     @abstractmethod
     def missing_load_s(self, worker: Worker, request: Request) -> float:

@@ -132,6 +132,10 @@ def test_missing_load_counts_only_the_loras_that_are_not_resident() -> None:
         request = run.request(0, 0.0)
         request.model, request.addons = "large", addons
         assert router.missing_load_s(worker, request) == lacking_s
+    request = run.request(0, 0.0)
+    for model, lacking_s in (("large", 0.0), ("small", 3.0)):  # of its next try, which needs a ControlNet of its own
+        request.model, request.addons = model, Addons(("canny",))
+        assert router.missing_load_s(worker, request) == lacking_s
 
 
 def test_least_outstanding_pixels_sums_pixels_over_requests() -> None:
