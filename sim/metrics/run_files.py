@@ -104,7 +104,10 @@ _SUMMARY = SchemaValidator(
 
 _MAPPING = core_schema.nullable_schema(core_schema.dict_schema(_TEXT))
 _BACKEND = core_schema.typed_dict_schema(
-    {"service_factor": core_schema.typed_dict_field(core_schema.float_schema(), required=False)}
+    {
+        "folder": core_schema.typed_dict_field(core_schema.nullable_schema(_TEXT), required=False),
+        "service_factor": core_schema.typed_dict_field(core_schema.float_schema(), required=False),
+    }
 )
 _CONFIG = SchemaValidator(
     core_schema.typed_dict_schema(

@@ -18,6 +18,7 @@ from mezzotint.files.document import dump, parse
 from mezzotint.sim.cli import main
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.runs import Run, latency_quantiles, load_runs, time_series
+from mezzotint.sim.report.sensitivity import sensitivities
 
 Fabricate = Callable[..., Path]
 
@@ -188,6 +189,8 @@ def test_any_key_that_is_missing_or_wrong_is_named_or_not_read(
         try:
             (run,) = load_runs([path])
             assert run.header.line
+            if keys[0] in ("backend", "models"):
+                assert sensitivities([run], 0.0)
         except ConfigError as error:
             refused.append((str(error), keys))
     assert [said for said, keys in refused if not any(key in said for key in keys)] == []
