@@ -322,7 +322,8 @@ def _whole(files: Files) -> dict[str, Any]:
     except DocumentError as error:
         raise ConfigError(f"{file}: is not valid YAML ({error}); correct the file or name another") from None
     if not isinstance(found, Mapping):
-        raise ConfigError(f"{file}: found {type(found).__name__}, expected the configuration of a run")
+        what = "nothing" if found is None else repr(str(found)[:60])
+        raise ConfigError(f"{file}: found {what}, expected the configuration of a run")
     if found.get("hydra", _ours()["hydra"]) != _ours()["hydra"]:
         raise ConfigError(
             f"{file}: hydra: found settings that no run's config.yaml has; remove that key, and choose launchers on "

@@ -92,3 +92,12 @@ def test_deeply_nested_input_is_one_line(
         assert error.startswith("mezzotint: error: ")
         assert error.count("\n") == 1
         assert len(error) < 1500
+
+
+@pytest.mark.parametrize(("content", "found"), [("", "nothing"), ("- 1", "'[1]'")])
+def test_configuration_that_is_none_is_refused_in_plain_words(
+    content: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(content)
+    assert main(["run", "--config-path", str(tmp_path), "--config-name", "config", "run.dir=no"]) == 2
+    assert f"found {found}, expected the configuration of a run" in capsys.readouterr().err
