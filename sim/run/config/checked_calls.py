@@ -266,15 +266,16 @@ def _fields(kind: type) -> Mapping[str, Any] | None:
     if not is_tuple and not dataclasses.is_dataclass(kind):
         return None
     hints = typing.get_type_hints(kind, include_extras=True)
-    return hints if is_tuple or all(_is_number(hint) for hint in hints.values()) else None
+    return hints if is_tuple or all(_holds_numbers(hint) for hint in hints.values()) else None
 
 
-def _is_number(hint: Any) -> bool:
+def _holds_numbers(hint: Any) -> bool:
+    """Return True for numbers, and for tuples and mappings of them."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return _is_number(inner[0])
-    if origin in (types.UnionType, typing.Union):
-        return all(option is type(None) or _is_number(option) for option in inner)
+        return _holds_numbers(inner[0])
+    if origin in (types.UnionType, typing.Union, tuple, Mapping):
+        return all(option in (type(None), ...) or _holds_numbers(option) for option in inner)
     return hint in (float, int)
 
 

@@ -36,7 +36,16 @@ HINTS: list[tuple[Any, list[Any], list[Any]]] = [
     (Sequence[float], [[1.0], (2.0,)], ["ab", None, [None]]),
     (Mapping[str, Share], [{"a": 0.5}], [{"a": 2.0}, {1: 0.5}, None]),
     (Cost, [Cost(0.0), Cost(1.0, 0.0)], [None, 1.0, Cost(-1.0), Cost(nan), Cost(1.0, -2.0), Cost("1")]),  # type: ignore[arg-type]
-    (StageCost, [StageCost(0.0, 1.0, 0.0, nan)], [StageCost(0.0, inf, 0.0, 1.0), (0.0, 1.0, 0.0, 1.0), Cost(1.0)]),
+    (
+        StageCost,
+        [StageCost(0.0, 1.0, 0.0, nan), StageCost(0.0, 1.0, 0.0, 1.0, (0.0, 1.0), {(64, 64): (0.0, 1.0)})],
+        [
+            StageCost(0.0, inf, 0.0, 1.0),
+            StageCost(0.0, 1.0, 0.0, 1.0, ("a",)),  # type: ignore[arg-type]
+            (0.0, 1.0, 0.0, 1.0),
+            Cost(1.0),
+        ],
+    ),
     (Annotated[int, Ge(2), Le(3)], [2, 3], [1, 4]),
 ]
 
