@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 import yaml
@@ -43,9 +43,9 @@ def dump(content: Any) -> str:
 def parse(content: str | bytes) -> Any:
     """Return a YAML document as mappings, lists and plain values; None if empty.
 
-    Raises DocumentError if it is not YAML, contains itself, is nested too deeply, has an impossible value (no day of
-    any month), a key twice, of which PyYAML takes the last, or a number in a form that few people read as PyYAML does
-    (1:30 is 90), or expands to more than MAX_VALUES values.
+    Raises DocumentError if it is not YAML, contains itself, is nested too deeply, or expands to more than MAX_VALUES
+    values. Raises it, too, for an impossible value (no day of any month), for a key twice, of which PyYAML takes the
+    last, and for a number in a form that few people read as PyYAML does (1:30 is 90).
     """
     loader: Any = None
     nodes: list[yaml.Node] = []
@@ -101,7 +101,7 @@ def parse_json(text: str | bytes) -> Any:
         (str(below), value)
         for key, each in level
         if isinstance(each, dict | list)
-        for below, value in (each.items() if isinstance(each, dict) else zip(repeat(key), each, strict=False))
+        for below, value in (each.items() if isinstance(each, dict) else [(key, item) for item in each])
     ]:
         depth += 1
         if depth > MAX_DEPTH:

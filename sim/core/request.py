@@ -132,7 +132,7 @@ class Request:
 
     @property
     def loras_now(self) -> tuple[str, ...]:
-        """Its LoRAs that are in the weights by now."""
+        """LoRAs of the request that are in the weights by now."""
         return () if self.addons is None or self.loras_pending else self.addons.loras
 
     def forget_execution(self) -> None:

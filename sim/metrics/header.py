@@ -261,8 +261,8 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}{inside}")
     if (config.get("backend") or {}).get("service") == "trace":
         return "the trace's own seconds for each request"
-    factor = _number_of(config.get("backend") or {}, "service_factor")
-    changed = "" if factor in (None, 1.0) else f"; all times {factor:g}"
+    factor = (config.get("backend") or {}).get("service_factor", 1.0)
+    changed = "" if factor == 1.0 else f"; all times {factor:g}"
     return ("; ".join(_distinct(found)) or f"basis {UNKNOWN}") + changed
 
 

@@ -7,11 +7,11 @@ from itertools import chain, combinations
 from mezzotint.backends.base import Asset
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Worker
-from mezzotint.sim.scheduling.routing.holders import Among, Key, set_name
+from mezzotint.sim.scheduling.routing.holders import Among, Key, name_of_set
 from mezzotint.sim.scheduling.routing.routers import WorkAndLoads
 
-MOST = 4
-"""Add-ons of a request whose holders are searched apart: there are 2 to the power of so many searches."""
+MAX_TOLD_APART = 4
+"""Add-ons of a request for which holders and others are told apart: a request takes up to 2 to this power searches."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class ByAddons(WorkAndLoads):
 
     def assets(self, request: Request) -> list[tuple[str, str]]:
         nets, loras = request.addons or NO_ADDONS
-        return [*(("controlnet", name) for name in nets), *([("lora", set_name(loras))] if loras else [])]
+        return [*(("controlnet", name) for name in nets), *([("lora", name_of_set(loras))] if loras else [])]
 
     def lists(self, request: Request, among: Among) -> Iterator[tuple[list[Key], float]]:
         assets = self.assets(request)
@@ -40,7 +40,7 @@ class ByAddons(WorkAndLoads):
             keys = [(kind, *asset) for asset in assets]
             listed = [number for number, key in enumerate(keys) if key in among.lists]
             # Who holds more before who holds less, so that few are looked at who miss more than they must.
-            told_apart, others = listed[:MOST], (*listed[MOST:],)
+            told_apart, others = listed[:MAX_TOLD_APART], (*listed[MAX_TOLD_APART:],)
             for size in range(len(told_apart), -1, -1):
                 for held in combinations(told_apart, size):
                     missing = (each for number, each in enumerate(each_s) if number not in held + others)

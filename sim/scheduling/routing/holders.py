@@ -206,7 +206,7 @@ class Holders:
         is_used: True if any lists are kept; else ``hold``, ``drop`` and ``sooner`` do nothing.
 
     Args:
-        kinds: kinds of the assets. LoRAs, of which weights hold one set at a time, are one asset: ``set_name``.
+        kinds: kinds of the assets. LoRAs, of which weights hold one set at a time, are one asset: ``name_of_set``.
         coming: kind and name of each asset that will come to a worker, once for each reason.
     """
 
@@ -311,12 +311,12 @@ class Holders:
             return
         loras = self._loras.setdefault(worker, [])
         if loras:
-            self.drop(worker, kind, set_name(loras))
+            self.drop(worker, kind, name_of_set(loras))
         (loras.append if is_there else loras.remove)(name)
         if loras:
-            self.hold(worker, kind, set_name(loras))
+            self.hold(worker, kind, name_of_set(loras))
 
 
-def set_name(loras: Iterable[str]) -> str:
+def name_of_set(loras: Iterable[str]) -> str:
     """Return one name for a set of LoRAs."""
     return "+".join(sorted({*loras}))

@@ -100,7 +100,7 @@ class LeastWorkLeft(Router):
     _ends: list[tuple[float, int]] = field(init=False, default_factory=list, repr=False)
     """A heap of expected ends and workers, outdated ones among them."""
     _earliest: LowestWorkers = field(init=False, repr=False)
-    _least: LowestWorkers = field(init=False, repr=False)
+    _lowest_sum: LowestWorkers = field(init=False, repr=False)
     _run: Run = field(init=False, repr=False)
     _typical: TypicalLatency = field(init=False, repr=False)
     _rng: np.random.Generator | None = field(init=False, repr=False)
@@ -110,16 +110,16 @@ class LeastWorkLeft(Router):
         self._typical = TypicalLatency(run, "router: least-work-left", remedy)
         self._run, self._load, self._rng = run, OutstandingLoad(), _rng_of(self.ties, run)
         self._earliest = LowestWorkers(run, self.ties, lambda worker: self._until_s.get(worker, -inf))
-        self._least = LowestWorkers(run, self.ties, lambda worker: self._sum_s.get(worker, inf))
+        self._lowest_sum = LowestWorkers(run, self.ties, lambda worker: self._sum_s.get(worker, inf))
 
     def choose(self, request: Request, workers: Sequence[Worker], now_s: float) -> Worker:
         self._expire(now_s)
-        earliest, least = self._earliest.among(workers), self._least.among(workers)
+        earliest, lowest_sum = self._earliest.among(workers), self._lowest_sum.among(workers)
         until_s: float = earliest.low
-        sum_s: float = least.low
+        sum_s: float = lowest_sum.low
         left_s = max(until_s - now_s, 0.0)
         if sum_s < left_s:
-            return workers[least.pick(self._rng)]
+            return workers[lowest_sum.pick(self._rng)]
         # The next later end may be as many seconds away, after rounding.
         bound_s = until_s
         while left_s and nextafter(bound_s, inf) - now_s == left_s:
@@ -127,8 +127,8 @@ class LeastWorkLeft(Router):
         if sum_s > left_s and bound_s == until_s:
             return workers[earliest.pick(self._rng)]
         if self._rng is None:
-            return workers[min(earliest.first(bound_s), least.first(left_s) if sum_s == left_s else len(workers))]
-        tied: list[int] = sorted({*earliest.up_to(bound_s), *(least.up_to(left_s) if sum_s == left_s else ())})
+            return workers[min(earliest.first(bound_s), lowest_sum.first(left_s) if sum_s == left_s else len(workers))]
+        tied: list[int] = sorted({*earliest.up_to(bound_s), *(lowest_sum.up_to(left_s) if sum_s == left_s else ())})
         return workers[tied[rank_of(len(tied), self._rng)]]
 
     def _expire(self, now_s: float) -> None:
@@ -146,7 +146,7 @@ class LeastWorkLeft(Router):
             self._earliest.set(worker, until_s)
         if self._sum_s.get(worker, inf) != sum_s:
             self._sum_s[worker] = sum_s
-            self._least.set(worker, sum_s)
+            self._lowest_sum.set(worker, sum_s)
 
     def sent(self, worker: Worker, request: Request, now_s: float, loading_s: float = 0.0) -> None:
         """Add ``request`` to the load of ``worker``, with ``loading_s`` seconds on top of its standalone latency."""
@@ -212,7 +212,7 @@ class WorkAndLoads(Router):
 
     @abstractmethod
     def lists(self, request: Request, among: Among) -> Iterable[tuple[list[Key], float]]:
-        """Yield the lists to search together, with the least missing load of a worker that is in all (Among.search)."""
+        """Yield the lists to search together, with the least missing load of a worker in all (Among.search)."""
 
     @abstractmethod
     def missing_load_s(self, worker: Worker, request: Request) -> float:

@@ -194,7 +194,8 @@ def test_any_key_that_is_missing_or_wrong_is_named_or_not_read(
         except ConfigError as error:
             refused.append((str(error), keys))
     assert [said for said, keys in refused if not any(key in said for key in keys)] == []
-    assert len(refused) > (20 if file == "summary.json" else -1)
+    if file == "summary.json" or to is not None:  # a configuration may lack any key
+        assert len(refused) > (20 if file == "summary.json" else 0)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ ADDONS = [
     Addons(("net1",)),
     Addons((), ("lora0", "lora2")),
     Addons(("net2", "net0"), ("lora0",)),
-    Addons(("net0", "net1", "net2", "net3"), ("lora0",)),  # more than `MOST`
+    Addons(("net0", "net1", "net2", "net3"), ("lora0",)),  # more than `MAX_TOLD_APART`
     Addons(),
 ]
 LOAD_S = {"model": 1.0, "controlnet": 0.5, "lora": 0.25}
