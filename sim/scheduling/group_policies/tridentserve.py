@@ -31,6 +31,10 @@ PARTITIONS: tuple[tuple[tuple[str, ...], ...], ...] = (
 """Every division of the components into pools, those with the fewest pools first."""
 
 
+Options = list[tuple[int, float]]
+"""Parallel degrees of a waiting request, 1 among them and first, each with the seconds that are left on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A division of GPUs among pools of components.
@@ -44,6 +48,11 @@ class Placement:
     pools: tuple[tuple[str, ...], ...]
     gpus: tuple[int, ...]
     load: float
+
+
+def worth(left_s: float, limit_s: float) -> float:
+    """Return the reward of a request with ``left_s`` seconds to run and ``limit_s`` until its deadline."""
+    return ON_TIME if left_s <= limit_s else max(1.0, LATE - (left_s - limit_s))
 
 
 def divide(loads: Sequence[float], gpus: int) -> tuple[int, ...]:
@@ -163,8 +172,8 @@ class TridentServe(GroupPolicy):
     candidates: Count = 64
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
-    _waiting: dict[str, dict[Progress, list[tuple[int, float]]]] = field(init=False, repr=False)
-    """Component -> waiting request -> its parallel degrees, with the seconds left on each."""
+    _waiting: dict[str, dict[Progress, Options]] = field(init=False, repr=False)
+    """Component -> waiting request -> its options."""
     _pool_of_gpu: list[tuple[str, ...]] = field(init=False, default_factory=list, repr=False)
     _divided_s: float = field(init=False, default=-inf, repr=False)
     _work_s: dict[str, float] = field(init=False, default_factory=dict, repr=False)
@@ -252,7 +261,7 @@ class TridentServe(GroupPolicy):
 
     # -- dispatch ------------------------------------------------------------------------------------------------------
 
-    def _options(self, progress: Progress) -> list[tuple[int, float]]:
+    def _options(self, progress: Progress) -> Options:
         """Return each parallel degree that is efficient, with the seconds that are left of the request on it."""
         view, steps = self._view, progress.stage.steps
         alone_s = view.cost(progress, 1).seconds(progress.done, progress.left, steps)
@@ -269,19 +278,22 @@ class TridentServe(GroupPolicy):
         if not waiting:
             return []
         waiting.sort(key=lambda item: item[0].submission_index)
-        rewards = []
-        for progress, options in waiting[: self.candidates]:
-            limit_s = progress.request.deadline_s - now_s
-            rewards.append(
-                {
-                    degree: ON_TIME if left_s <= limit_s else max(1.0, LATE - (left_s - limit_s))
-                    for degree, left_s in options
-                    if degree <= len(idle)
-                }
-            )
+        del waiting[self.candidates :]
         launches = []
-        for (progress, _), degree in zip(waiting, knapsack(rewards, len(idle)), strict=False):
+        for (progress, _), degree in zip(waiting, self._choose(waiting, len(idle), now_s), strict=True):
             if degree:
                 del self._waiting[progress.stage.component][progress]
                 launches.append(Launch(progress, take(progress, degree, idle), progress.left))
         return launches
+
+    def _choose(self, waiting: Sequence[tuple[Progress, Options]], gpus: int, now_s: float) -> list[int]:
+        """Return the parallel degree of each request, 0 for none."""
+        if gpus == 1:
+            on_one = [worth(options[0][1], progress.request.deadline_s - now_s) for progress, options in waiting]
+            best = on_one.index(max(on_one))  # of equals the first, as in the knapsack
+            return [int(row == best) for row in range(len(waiting))]
+        rewards = []
+        for progress, options in waiting:
+            limit_s = progress.request.deadline_s - now_s
+            rewards.append({degree: worth(left_s, limit_s) for degree, left_s in options if degree <= gpus})
+        return knapsack(rewards, gpus)
