@@ -3,9 +3,10 @@
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from heapq import heappop, heappush
 from math import inf
+from operator import or_
 from typing import Literal, NamedTuple
 
 from mezzotint.settings.ranges import Count, Number, Seconds, Share
@@ -75,6 +76,9 @@ class Selection(NamedTuple):
 ROUNDING = 1e-9
 """Difference between two sums of worth that may be one of rounding."""
 
+
+MAX_SELECTIONS = 4096
+"""Selections that are compared in the order of their requests; on 12 GPUs there are not more."""
 
 MAX_SEARCHES = 10_000
 """Searches for groups whose results are kept."""
@@ -528,19 +532,49 @@ def _can_rival(candidates: Sequence[Candidate], better: Sequence[Candidate]) -> 
 def best_selection(offers: Sequence[tuple[Progress, list[Candidate]]]) -> tuple[tuple[Progress, Candidate], ...]:
     """Choose at most one candidate a request, no GPU twice, with the largest sum of worth; of ties the most requests.
 
-    A later selection replaces an earlier one of the same GPUs only if it is worth more.
+    A later selection replaces an earlier one of the same GPUs only if it is worth more. Where that would be more than
+    ``MAX_SELECTIONS``, the choice goes from the first GPU to the last and is worth as much, but may break a tie another
+    way.
     """
     selections = {0: Selection(0.0, ())}
-    for progress, candidates in offers:
-        longer = dict(selections)
-        for claimed, (worth, chosen) in selections.items():
-            for candidate in candidates:
-                if claimed & candidate.claims:
-                    continue
-                key, total = claimed | candidate.claims, worth + candidate.worth
-                known = longer.get(key)
-                # Strictly more: of ties the earlier one stays.
-                if known is None or total > known.worth:
-                    longer[key] = Selection(total, (*chosen, (progress, candidate)))
-        selections = longer
-    return max(selections.values(), key=lambda selection: (selection.worth, len(selection.chosen))).chosen
+    for offer in offers:
+        selections = _with_offer(selections, offer)
+        if len(selections) > MAX_SELECTIONS:
+            selections = _from_first_gpu(offers)
+            break
+    return max(selections.values(), key=_rank).chosen
+
+
+def _rank(selection: Selection) -> tuple[float, int]:
+    return selection.worth, len(selection.chosen)
+
+
+def _with_offer(selections: dict[int, Selection], offer: tuple[Progress, list[Candidate]]) -> dict[int, Selection]:
+    """Return the best selection by the GPUs that it claims, of ``selections`` with and without ``offer``."""
+    progress, candidates = offer
+    longer = dict(selections)
+    for claimed, (worth, chosen) in selections.items():
+        for candidate in candidates:
+            if claimed & candidate.claims:
+                continue
+            key, total = claimed | candidate.claims, worth + candidate.worth
+            known = longer.get(key)
+            # Strictly more: of ties the earlier one stays.
+            if known is None or total > known.worth:
+                longer[key] = Selection(total, (*chosen, (progress, candidate)))
+    return longer
+
+
+def _from_first_gpu(offers: Sequence[tuple[Progress, list[Candidate]]]) -> dict[int, Selection]:
+    """Return the best selection; of those that leave the later offers the same GPUs, only the best goes on."""
+    ordered = sorted(offers, key=lambda offer: max((one.claims & -one.claims for one in offer[1]), default=0))
+    claims = [reduce(or_, (candidate.claims for candidate in candidates), 0) for _, candidates in ordered]
+    selections = {0: Selection(0.0, ())}
+    for index, offer in enumerate(ordered):
+        claimed_later = reduce(or_, claims[index + 1 :], 0)
+        best: dict[int, Selection] = {}
+        for claimed, selection in _with_offer(selections, offer).items():
+            key = claimed & claimed_later
+            best[key] = max(best.get(key, selection), selection, key=_rank)
+        selections = best
+    return selections

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mezzotint.sim.core.request import FAILED
+from mezzotint.sim.scheduling.group_policies import preempt_class
 from mezzotint.sim.scheduling.group_policies.preempt_class import Candidate, Group, best_selection
 from tests.sim.scheduling.group_policies.lab import STEP_S, amdahl, column, outcome, poisson, profile, served, spans
 
@@ -14,7 +15,9 @@ SYSTEM = "system=preempt-class"
 DEADLINES = {"S": 20.0, "M": 60.0, "L": 400.0}
 
 
-def test_selection_of_groups_has_the_largest_sum_of_worth() -> None:
+@pytest.mark.parametrize("max_selections", [0, preempt_class.MAX_SELECTIONS])
+def test_selection_of_groups_has_the_largest_sum_of_worth(max_selections: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preempt_class, "MAX_SELECTIONS", max_selections)
     rng = np.random.default_rng(1)
     for _ in range(200):
         offers = []
@@ -30,6 +33,17 @@ def test_selection_of_groups_has_the_largest_sum_of_worth() -> None:
                 sums.append(sum(each.worth for each in taken))
         found = sum(candidate.worth for _, candidate in best_selection(offers))  # type: ignore[arg-type]
         assert found == pytest.approx(max(sums))
+
+
+def test_choice_of_many_groups_on_many_gpus_ends() -> None:
+    """Each of 64 requests claims a GPU of its own, or the eight GPUs around it; together there are 2**64 selections."""
+    offers = []
+    for gpu in range(64):
+        one, eight = Group((gpu,), 1 << gpu, 1), Group((), 255 << gpu // 8 * 8, 8)
+        offers.append((gpu, [Candidate(1.0, one.mask, one), Candidate(7.5, eight.mask, eight)]))
+    assert len(best_selection(offers)) == 64  # type: ignore[arg-type]
+    offers += [(64 + block, [Candidate(9.0, offers[8 * block][1][1].claims, one)]) for block in range(7)]
+    assert len(best_selection(offers)) == 7 + 8  # type: ignore[arg-type]
 
 
 def test_of_selections_worth_the_same_the_one_of_most_requests_is_chosen() -> None:
