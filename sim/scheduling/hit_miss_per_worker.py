@@ -1,7 +1,7 @@
 """MoDM on several nodes, which share no queue (its multi-node artifact): per-worker queues, filled in turn."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 
@@ -30,12 +30,8 @@ class HitMissPerWorker(Scheduler):
     _misses: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _hits: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _unassigned: Queue = field(init=False, default_factory=deque, repr=False)
-    _workers: Sequence[Worker] | None = field(init=False, default=None, repr=False)
-    _large: Sequence[Worker] = field(init=False, default=(), repr=False)
-    _small: Sequence[Worker] = field(init=False, default=(), repr=False)
     _for_misses: Iterator[Worker] | None = field(init=False, default=None, repr=False)
     _for_hits: Iterator[Worker] | None = field(init=False, default=None, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -50,14 +46,12 @@ class HitMissPerWorker(Scheduler):
             return worker
         else:
             self._queue(worker, request).append(request)
-        self._waiting += 1
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         queue = self._misses.get(worker) or (self._hits.get(worker) if self._has_role_model(worker) else None)
         if not queue:
             return None
-        self._waiting -= 1
         request = queue.popleft()
         refine_on(self._run, worker.role, request)
         return request
@@ -75,22 +69,18 @@ class HitMissPerWorker(Scheduler):
         elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.running):
             # The miss model is no longer there, or never came. A worker that is closed while it runs keeps its queue.
             left.extend(self._misses.pop(worker, ()))
-        self._waiting -= len(left)
         for request in left:
             taker = self.offer(request, now_s)
             if taker is not None:
                 self._queue(taker, request).append(request)
-                self._waiting += 1
                 self._run.pull(taker)
 
     def _restart_turns(self) -> None:
         """Restart both turns: misses from the first worker up, hits from the last one down."""
-        workers, large = self._run.cluster.workers, self._run.cluster.workers_of(self.miss_role)
-        if workers is not self._workers or large is not self._large:
-            self._workers, self._large = workers, large
-            self._small = [worker for worker in reversed(workers) if worker.role != self.miss_role]
-        self._for_misses = cycle(self._large) if self._large else None
-        self._for_hits = cycle(self._small) if self._small else None
+        large = self._run.cluster.workers_of(self.miss_role)
+        small = [worker for worker in reversed(self._run.cluster.workers) if worker.role != self.miss_role]
+        self._for_misses = cycle(large) if large else None
+        self._for_hits = cycle(small) if small else None
 
     def _next_in_turn(self, request: Request) -> Worker | None:
         turn = self._for_misses if request.plan.source == MISSING else self._for_hits or self._for_misses
@@ -103,4 +93,5 @@ class HitMissPerWorker(Scheduler):
         return worker.model == self._run.models[worker.role].name
 
     def __len__(self) -> int:
-        return self._waiting
+        queues = *self._misses.values(), *self._hits.values()
+        return len(self._unassigned) + sum(map(len, queues))

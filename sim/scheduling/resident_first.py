@@ -32,7 +32,6 @@ class ResidentFirst(Scheduler):
     _run: Run = field(init=False, repr=False)
     _queues: dict[str, deque[Waiting]] = field(init=False, default_factory=dict, repr=False)
     _offered: int = field(init=False, default=0, repr=False)
-    _length: int = field(init=False, default=0, repr=False)
     _given: dict[int, str] = field(init=False, default_factory=dict, repr=False)
     """Model of the last request that each worker took, which it may not have loaded yet."""
     _holders: Holders = field(init=False, repr=False)
@@ -51,12 +50,11 @@ class ResidentFirst(Scheduler):
     def offer(self, request: Request, now_s: float) -> Worker | None:
         model = request.model or ""
         worker = self._free_worker(model)
-        if worker is not None and not self._length:
+        if worker is not None and not self._queues:
             self._give(worker, model)
             return worker
         self._queues.setdefault(model, deque()).append((self._offered, now_s, request))
         self._offered += 1
-        self._length += 1
         # Not at once: of those that wait, another may be due (test_no_request_is_overtaken_after_its_maximum_wait).
         if worker is not None:
             self._run.pull(worker)
@@ -118,8 +116,6 @@ class ResidentFirst(Scheduler):
     def next(self, worker: Worker, now_s: float) -> Request | None:
         if self._holders.is_used:
             self._holders.sooner(worker)  # it has capacity from now on
-        if not self._length:
-            return None
         served = worker.serves
         heads = {model: queue[0] for model, queue in self._queues.items() if served is None or model in served}
         if not heads:
@@ -135,7 +131,11 @@ class ResidentFirst(Scheduler):
         if not self._may_take(worker, oldest):
             return None
         self._give(worker, oldest)
-        return self._take(oldest)
+        queue = self._queues[oldest]
+        request = queue.popleft()[2]
+        if not queue:
+            del self._queues[oldest]
+        return request
 
     def _give(self, worker: Worker, model: str) -> None:
         before = self._given.get(worker.id)
@@ -150,16 +150,8 @@ class ResidentFirst(Scheduler):
         serves = worker.serves is None or model in worker.serves
         return serves and (not worker.running or self._given[worker.id] == model)
 
-    def _take(self, model: str) -> Request:
-        queue = self._queues[model]
-        request = queue.popleft()[2]
-        if not queue:
-            del self._queues[model]
-        self._length -= 1
-        return request
-
     def __len__(self) -> int:
-        return self._length
+        return sum(map(len, self._queues.values()))
 
 
 def holds_model(worker: Worker, model: str) -> bool:

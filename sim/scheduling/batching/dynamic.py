@@ -69,7 +69,7 @@ class DynamicBatching(Scheduler):
             self._run.pull(worker)
 
     def __len__(self) -> int:
-        return len(self._waiting) + sum(len(batch) for batch in self._taken.values())
+        return len(self._waiting) + sum(map(len, self._taken.values()))
 
 
 def check_max_batch(run: Run, max_batch: int, key: str) -> None:
