@@ -88,13 +88,7 @@ class Estimates(Protocol):
         """Return the estimated cost of ``stage`` on ``degree`` GPUs, of ``request`` in a batch with ``others``."""
 
     def observed(
-        self,
-        request: Request,
-        stage: Stage,
-        degree: int,
-        steps: int,
-        seconds: float,
-        others: Sequence[Request] = (),
+        self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, others: Sequence[Request] = ()
     ) -> None:
         """Take note of what ``steps`` of ``stage`` of ``request`` and ``others`` really took, which ended now."""
         return
@@ -107,13 +101,7 @@ class CostOf(Protocol):
     """
 
     def __call__(
-        self,
-        request: Request,
-        stage: Stage,
-        degree: int,
-        others: Sequence[Request] = (),
-        *,
-        as_usual: bool = False,
+        self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = (), *, as_usual: bool = False
     ) -> StageCost: ...
 
 

@@ -91,7 +91,7 @@ class EstimateTable(Estimates):
             steps = request.steps
             asked = self._cost(request, stage, degree).seconds(0, steps, steps)
             seconds *= asked / self._cost(request, stage, degree, as_usual=True).seconds(0, steps, steps)
-        return steps_alone(stage, seconds / request.steps)
+        return StageCost(0.0, seconds / request.steps if stage.denoises else 0.0, 0.0, nan)
 
 
 @dataclass(slots=True)
@@ -117,13 +117,7 @@ class Learnt(Estimates):
         return StageCost(0.0, seconds / steps, 0.0, nan)
 
     def observed(
-        self,
-        request: Request,
-        stage: Stage,
-        degree: int,
-        steps: int,
-        seconds: float,
-        others: Sequence[Request] = (),
+        self, request: Request, stage: Stage, degree: int, steps: int, seconds: float, others: Sequence[Request] = ()
     ) -> None:
         # With the prior, which is counted once: the first sum starts from it.
         key = _observation(request, stage, degree, others)
@@ -145,8 +139,3 @@ def _observation(request: Request, stage: Stage, degree: int, others: Sequence[R
 def size_of(request: Request) -> str:
     """Return the size of a request as settings name it."""
     return size_text(request.width, request.height, request.frames)
-
-
-def steps_alone(stage: Stage, step_s: float) -> StageCost:
-    """Return the cost of a stage whose denoising steps take all the time."""
-    return StageCost(0.0, step_s if stage.denoises else 0.0, 0.0, nan)

@@ -1,13 +1,12 @@
 """One group policy for each pool of GPUs of one kind and role: several kinds and roles on groups that change."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from mezzotint.backends.base import BackendError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import in_role
-from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
@@ -33,6 +32,21 @@ class Pool:
     workers: Sequence[Worker]
     requests: dict[Progress, float] = field(init=False, default_factory=dict)
     """The requests of the pool in the system, with their estimated seconds on one GPU."""
+    estimates_are_exact: bool = field(init=False)
+    cost: Callable[..., StageCost] = field(init=False)
+    service_gpus: Callable[[Progress, int], int] = field(init=False)
+    remaining_s: Callable[[Progress, int], float] = field(init=False)
+    interrupt: Callable[[Progress], None] = field(init=False)
+    withdraw: Callable[[Progress], None] = field(init=False)
+    place: Callable[[Sequence[int], Sequence[str]], None] = field(init=False)
+    discard: Callable[[Progress, str], None] = field(init=False)
+    decide_at: Callable[[float], None] = field(init=False)
+    of_kind: Callable[[Gpu], StageView] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for shared in fields(self):
+            if not shared.init and shared.name != "requests":
+                object.__setattr__(self, shared.name, getattr(self.view, shared.name))  # frozen for its policy
 
     def has(self, gpu: int) -> bool:
         """Return True if the GPU is of this pool now."""
@@ -53,10 +67,6 @@ class Pool:
     def claimed(self) -> Sequence[int]:
         return [count + (not self.has(gpu)) for gpu, count in enumerate(self.view.claimed)]
 
-    @property
-    def estimates_are_exact(self) -> bool:
-        return self.view.estimates_are_exact
-
     def idle(self) -> list[int]:
         return [gpu for gpu in self.view.idle() if self.has(gpu)]
 
@@ -64,37 +74,8 @@ class Pool:
         gpus = max(1, self.gpus)
         return [degree for degree in self.view.degrees(progress) if degree <= gpus]
 
-    def cost(
-        self, progress: Progress, degree: int, stage: Stage | None = None, others: Sequence[Progress] = ()
-    ) -> StageCost:
-        return self.view.cost(progress, degree, stage, others)
-
-    def service_gpus(self, progress: Progress, degree: int) -> int:
-        return self.view.service_gpus(progress, degree)
-
-    def remaining_s(self, progress: Progress, degree: int) -> float:
-        return self.view.remaining_s(progress, degree)
-
-    def interrupt(self, progress: Progress) -> None:
-        self.view.interrupt(progress)
-
-    def withdraw(self, progress: Progress) -> None:
-        self.view.withdraw(progress)
-
     def ask_again(self) -> None:
         """Do nothing: `ByPool` decides at every boundary."""
-
-    def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
-        self.view.place(gpus, components)
-
-    def discard(self, progress: Progress, reason: str) -> None:
-        self.view.discard(progress, reason)
-
-    def decide_at(self, time_s: float) -> None:
-        self.view.decide_at(time_s)
-
-    def of_kind(self, gpu: Gpu) -> StageView:
-        return self.view.of_kind(gpu)
 
 
 @dataclass(slots=True)

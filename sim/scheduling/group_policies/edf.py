@@ -11,7 +11,7 @@ from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import NEVER, NOBODY, GroupPolicy, Launch, Rank, Run, StageView, Stand
 from mezzotint.sim.protocols.execution import TOLERANCE
-from mezzotint.sim.scheduling.group_policies.urgency import Queue, take, urgency
+from mezzotint.sim.scheduling.group_policies.urgency import Queue, take, urgency, widen
 
 
 @dataclass(slots=True)
@@ -37,8 +37,8 @@ class EarliestDeadline(GroupPolicy):
     _view: StageView = field(init=False, repr=False)
     _waiting: Queue = field(init=False, default_factory=Queue, repr=False)
     """The requests at a boundary."""
-    _new_at_boundary: list[Progress] = field(init=False, default_factory=list, repr=False)
-    """The requests that arrived or reached a boundary since the last decision."""
+    _has_new: bool = field(init=False, default=False, repr=False)
+    """True if a request arrived or reached a boundary since the last decision."""
     _idle: int = field(init=False, default=0, repr=False)
     """GPUs left idle by the last decision."""
 
@@ -47,7 +47,7 @@ class EarliestDeadline(GroupPolicy):
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         self._waiting.add(progress)
-        self._new_at_boundary.append(progress)
+        self._has_new = True
 
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         if progress.left:
@@ -56,7 +56,7 @@ class EarliestDeadline(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         free = self._view.claimed.count(0)
         # Without new requests and newly idle GPUs, the decision would be the same as the last one.
-        if not self._new_at_boundary and (not free or (free <= self._idle and not self._waiting)):
+        if not self._has_new and (not free or (free <= self._idle and not self._waiting)):
             self._idle = free
             return []
         idle = self._view.idle()
@@ -69,11 +69,10 @@ class EarliestDeadline(GroupPolicy):
                 chosen[progress] = degree
                 free -= degree
         if self.fit == "best" and free:
-            free = self._widen(chosen, free)
+            free = widen(chosen, free, lambda progress: self._allowed(progress, inf), self._view.remaining_s)
         for progress in chosen:
             self._waiting.leave(progress)
-        self._idle = free
-        self._new_at_boundary.clear()
+        self._idle, self._has_new = free, False
         launches = []
         for progress, degree in chosen.items():
             stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
@@ -94,27 +93,6 @@ class EarliestDeadline(GroupPolicy):
                 if now_s + view.remaining_s(progress, degree) <= progress.request.deadline_s:
                     return degree
         return min(degrees, key=lambda degree: view.remaining_s(progress, degree), default=0)
-
-    def _widen(self, chosen: dict[Progress, int], free: int) -> int:
-        """Widen the most urgent chosen request that gains, again and again; return how many GPUs stay free."""
-        while free:
-            for progress, degree in chosen.items():
-                wider = self._wider(progress, degree, free)
-                if wider:
-                    chosen[progress] = wider
-                    # From the most urgent again after each step
-                    # (test_every_reference_table_is_equal_request_by_request).
-                    free -= wider - degree
-                    break
-            else:
-                break
-        return free
-
-    def _wider(self, progress: Progress, degree: int, free: int) -> int:
-        """Return the next wider degree if ``free`` more GPUs allow it and it is faster, else 0."""
-        view = self._view
-        wider = next((allowed for allowed in self._allowed(progress, degree + free) if allowed > degree), 0)
-        return wider if wider and view.remaining_s(progress, wider) < view.remaining_s(progress, degree) else 0
 
     def first_waiting(self) -> Rank:
         return self._waiting[0][0] if self._waiting else NOBODY

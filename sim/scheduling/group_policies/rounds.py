@@ -8,7 +8,7 @@ from mezzotint.sim.core.clock import DISPATCH, Clock
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.protocols.execution import TOLERANCE
-from mezzotint.sim.scheduling.group_policies.urgency import Queue, take
+from mezzotint.sim.scheduling.group_policies.urgency import Queue, take, widen
 
 Options = list[tuple[int, float]]
 """Parallel degrees, each with the estimated seconds that are left of a request on it."""
@@ -39,7 +39,6 @@ class Rounds(GroupPolicy):
     scale_up: bool = True
     degrees: list[Count] = field(default_factory=list)
     follows_gpus: bool = field(init=False, default=True, repr=False)
-    _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
     _waiting: Queue = field(init=False, default_factory=Queue, repr=False)
@@ -54,7 +53,7 @@ class Rounds(GroupPolicy):
     _due_s: float = field(init=False, default=-inf, repr=False)
 
     def bind(self, run: Run, view: StageView) -> None:
-        self._run, self._view, self._clock = run, view, run.clock
+        self._view, self._clock = view, run.clock
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         self._in_system += 1
@@ -167,17 +166,10 @@ class Rounds(GroupPolicy):
             if degree:
                 degrees[progress] = degree
         if self.scale_up:
-            self._widen(degrees, free)
+            widen(
+                degrees,
+                free,
+                lambda progress: [degree for degree, _ in self._options[progress]],
+                lambda progress, degree: self._view.cost(progress, degree).step_s,
+            )
         return degrees
-
-    def _widen(self, degrees: dict[Progress, int], free: int) -> None:
-        view = self._view
-        while free:
-            for progress, degree in degrees.items():
-                wider = next((option for option, _ in self._options[progress] if degree < option <= degree + free), 0)
-                if wider and view.cost(progress, wider).step_s < view.cost(progress, degree).step_s:
-                    degrees[progress] = wider
-                    free -= wider - degree
-                    break
-            else:
-                return

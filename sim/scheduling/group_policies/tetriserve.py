@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Literal
 
@@ -15,7 +14,7 @@ from mezzotint.sim.core.plan import Plan, whole_stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.workload import check_equal_steps
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageCost, StageView
-from mezzotint.sim.scheduling.group_policies.urgency import Queue, urgency
+from mezzotint.sim.scheduling.group_policies.urgency import Queue
 
 SURVIVES = 1 << 20
 """Value of a request that can still be in time, in units of a request that runs: survivors count first."""
@@ -45,11 +44,8 @@ class Costs:
     frontier: list[tuple[int, float, int]]
     fastest_s: float
     later_s: float
-    any_cost: StageCost = field(init=False)
+    any_cost: StageCost
     is_late: bool = False
-
-    def __post_init__(self) -> None:
-        self.any_cost = next(iter(self.by_degree.values()))
 
 
 def frontier(step_s: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -220,8 +216,8 @@ class TetriServe(GroupPolicy):
     _known_costs: dict[Progress, Costs] = field(init=False, default_factory=dict, repr=False)
     _waiting: Queue = field(init=False, default_factory=Queue, repr=False)
     """Requests at a boundary that may still be in time."""
-    _late: list[tuple[float, float, int, Progress]] = field(init=False, default_factory=list, repr=False)
-    """Heap of the others at a boundary, by deadline."""
+    _late: Queue = field(init=False, default_factory=Queue, repr=False)
+    """The others at a boundary."""
 
     def bind(self, run: Run, view: StageView) -> None:
         self._run, self._view = run, view
@@ -253,10 +249,7 @@ class TetriServe(GroupPolicy):
         costs = self._known_costs[progress]
         if costs.index != progress.index:
             costs = self._known_costs[progress] = self._costs(progress)
-        if costs.is_late:
-            self._push_late(progress)
-        else:
-            self._waiting.add(progress)
+        (self._late if costs.is_late else self._waiting).add(progress)
 
     def restarted(self, progress: Progress, now_s: float) -> None:
         is_late = self._known_costs[progress].is_late
@@ -314,7 +307,7 @@ class TetriServe(GroupPolicy):
             (degree, seconds, whole_steps(seconds, stage.steps, self._length_s))
             for degree, seconds in frontier(candidates)
         ]
-        return Costs(progress.index, by_degree, degrees, fastest_s, later_s)
+        return Costs(progress.index, by_degree, degrees, fastest_s, later_s, next(iter(by_degree.values())))
 
     # -- the decision ------------------------------------------------------------------------------------------------
 
@@ -327,7 +320,12 @@ class TetriServe(GroupPolicy):
         chosen: dict[Progress, tuple[int, int]] = {}
         free = len(idle)
         if free:
-            free = self._pack(options, chosen, free)
+            picks = pack([widths for _, widths, _ in options], free)
+            for (progress, widths, counts), pick in zip(options, picks, strict=True):
+                if pick:
+                    chosen[progress] = widths[pick][0], counts[pick]
+                    self._waiting.leave(progress)
+                    free -= widths[pick][0]
             in_time = list(chosen)
             free = self._add_late(chosen, free)
             if self.scale_up and free:
@@ -363,7 +361,7 @@ class TetriServe(GroupPolicy):
                     self._view.discard(progress, LATE)
                 else:
                     costs.is_late = True
-                    self._push_late(progress)
+                    self._late.add(progress)
                 continue
             fastest_s = costs.fastest_s
             survives = after_s + begin_s + stage_left * fastest_s + besides_s <= deadline_s
@@ -380,22 +378,6 @@ class TetriServe(GroupPolicy):
             in_time.append((progress, options, counts))
         return in_time
 
-    def _pack(
-        self,
-        options: Sequence[tuple[Progress, list[tuple[int, int]], list[int]]],
-        chosen: dict[Progress, tuple[int, int]],
-        free: int,
-    ) -> int:
-        """Add the requests that run to ``chosen``, as (GPUs, steps); return the number of GPUs left."""
-        picks = pack([widths for _, widths, _ in options], free)
-        for (progress, widths, counts), pick in zip(options, picks, strict=True):
-            if pick:
-                degree = widths[pick][0]
-                chosen[progress] = degree, counts[pick]
-                self._waiting.leave(progress)
-                free -= degree
-        return free
-
     def _add_late(self, chosen: dict[Progress, tuple[int, int]], free: int) -> int:
         """Give GPUs to the requests that cannot be in time; return the number of GPUs left.
 
@@ -403,14 +385,14 @@ class TetriServe(GroupPolicy):
         those that are left.
         """
         while free and self._late:
-            progress = self._late[0][-1]
+            progress = self._late[0][1]
             degree, steps = self._best_effort(progress)
             if degree > free:
                 if chosen or len(self._late) + len(self._waiting) < len(self._known_costs):
                     break
                 degree, steps = max(each for each in self._known_costs[progress].by_degree if each <= free), 1
             # Only now: a request that does not fit stays the first of the late ones.
-            heappop(self._late)
+            del self._late[0]
             chosen[progress] = degree, steps
             free -= degree
         return free
@@ -460,9 +442,8 @@ class TetriServe(GroupPolicy):
                 open_batches.setdefault(progress.batch_key, []).append(progress)
         # A late request fails for the batch's sake alone, so another of its size with the same steps left fails, too.
         refused: set[tuple[object, ...]] = set()
-        self._late.sort()  # a sorted list is a heap
         joined: set[Progress] = set()
-        for joining in [progress for *_, progress in (*self._waiting, *self._late)]:
+        for joining in [progress for _, progress in (*self._waiting, *self._late)]:
             if not open_batches:
                 break
             key, is_late = joining.batch_key, self._known_costs[joining].is_late
@@ -486,8 +467,8 @@ class TetriServe(GroupPolicy):
                         del open_batches[key]
                 break
         if joined:
-            self._waiting[:] = [entry for entry in self._waiting if entry[-1] not in joined]
-            self._late = [entry for entry in self._late if entry[-1] not in joined]
+            for queue in (self._waiting, self._late):
+                queue[:] = [entry for entry in queue if entry[1] not in joined]
         return batches
 
     def _steps_with(self, joining: Progress, batch: Sequence[Progress], running: tuple[int, int], now_s: float) -> int:
@@ -544,6 +525,3 @@ class TetriServe(GroupPolicy):
                     del free[gpu]
             groups.append(gpus)
         return groups
-
-    def _push_late(self, progress: Progress) -> None:
-        heappush(self._late, (*urgency(progress), progress))

@@ -1,6 +1,7 @@
 """TridentServe: GPUs divided anew among the components by load, and a knapsack for each request's parallel degree."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -70,7 +71,16 @@ def pool_load(
     weights: Mapping[str, ComponentWeights],
     memory_bytes: int | None,
 ) -> float:
-    """Return the GPU-seconds of ``pool``: of its stages, and of loads if its components do not fit into the memory."""
+    """Return the GPU-seconds of ``pool``: of its stages, and of loads if its components do not fit into the memory.
+
+    Then each stage loads its component anew.
+
+    Args:
+        work_s: component -> GPU-seconds of its stages that arrived.
+        runs: component -> number of these stages.
+        weights: component -> bytes and load seconds of its weights, as far as they are known.
+        memory_bytes: memory of a GPU; None holds everything.
+    """
     load_s = sum(work_s.get(component, 0.0) for component in pool)
     weighed = {component: weights[component] for component in pool if component in weights}
     if len(pool) > 1 and memory_bytes is not None and sum(weight.bytes for weight in weighed.values()) > memory_bytes:
@@ -82,28 +92,17 @@ def pool_load(
     return load_s
 
 
-def best_placement(
-    work_s: Mapping[str, float],
-    runs: Mapping[str, float],
-    weights: Mapping[str, ComponentWeights],
-    memory_bytes: int | None,
-    gpus: int,
-) -> Placement:
+def best_placement(load_s: Callable[[Sequence[str]], float], gpus: int) -> Placement:
     """Return the placement whose busiest pool has the least load for each GPU; of equals the one with fewer pools.
 
-    A pool whose components do not all fit into the memory loads a component anew for every stage.
-
     Args:
-        work_s: component -> GPU-seconds of its stages that arrived.
-        runs: component -> number of these stages.
-        weights: component -> bytes and load seconds of its weights, as far as they are known.
-        memory_bytes: memory of a GPU; None holds everything.
+        load_s: GPU-seconds of a pool of components.
     """
     best: Placement | None = None
     for pools in PARTITIONS:
         if len(pools) > gpus:
             continue
-        loads = [pool_load(pool, work_s, runs, weights, memory_bytes) for pool in pools]
+        loads = [load_s(pool) for pool in pools]
         counts = divide(loads, gpus)
         load = max(part / count for part, count in zip(loads, counts, strict=True))
         # Partitions come with the fewest pools first; a gain within rounding is none.
@@ -233,8 +232,13 @@ class TridentServe(GroupPolicy):
         for component in self._waiting:
             if (weight := run.backend.component_weights(component, model)) is not None:
                 weights[component] = weight
-        best = best_placement(self._work_s, self._runs, weights, gpu.memory_bytes, len(self._view.claimed))
-        if first or best.load < self._present_load(weights, gpu.memory_bytes) * (1 - self.min_gain):
+
+        def load_s(pool: Sequence[str]) -> float:
+            return pool_load(pool, self._work_s, self._runs, weights, gpu.memory_bytes)
+
+        best = best_placement(load_s, len(self._view.claimed))
+        present = (load_s(pool) / count for pool, count in Counter(self._pool_of_gpu).items())
+        if first or best.load < max(present) * (1 - self.min_gain):
             left = dict(zip(best.pools, best.gpus, strict=True))
             placed: list[tuple[str, ...] | None] = [None] * len(self._view.claimed)
             for gpu_id, pool in enumerate(self._pool_of_gpu):
@@ -251,13 +255,6 @@ class TridentServe(GroupPolicy):
         self._divided_s = now_s
         self._work_s.clear()
         self._runs.clear()
-
-    def _present_load(self, weights: Mapping[str, ComponentWeights], memory_bytes: int | None) -> float:
-        pools = list(dict.fromkeys(self._pool_of_gpu))
-        return max(
-            pool_load(pool, self._work_s, self._runs, weights, memory_bytes) / self._pool_of_gpu.count(pool)
-            for pool in pools
-        )
 
     # -- dispatch ------------------------------------------------------------------------------------------------------
 

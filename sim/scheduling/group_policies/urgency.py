@@ -1,6 +1,7 @@
 """The order of urgency of requests, and the GPUs that one takes."""
 
 from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
 
 from mezzotint.sim.core.progress import Progress
 
@@ -39,3 +40,29 @@ def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -
     for gpu in gpus:
         idle.remove(gpu)
     return gpus
+
+
+def widen(
+    chosen: dict[Progress, int],
+    free: int,
+    allowed: Callable[[Progress], Sequence[int]],
+    seconds: Callable[[Progress, int], float],
+) -> int:
+    """Widen the first of ``chosen`` that its next degree makes faster, again and again; return the GPUs still free.
+
+    Args:
+        chosen: parallel degree by request.
+        allowed: the degrees of a request, ascending.
+        seconds: what makes a request faster on a degree.
+    """
+    while free:
+        for progress, degree in chosen.items():
+            wider = next((each for each in allowed(progress) if degree < each <= degree + free), 0)
+            if wider and seconds(progress, wider) < seconds(progress, degree):
+                chosen[progress] = wider
+                free -= wider - degree
+                # From the first again after each step (test_every_reference_table_is_equal_request_by_request).
+                break
+        else:
+            break
+    return free

@@ -1,5 +1,6 @@
 """TridentServe: the knapsack and the division of GPUs against brute force, and what follows for requests."""
 
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -11,7 +12,13 @@ from mezzotint.backends.base import ComponentWeights
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 from mezzotint.sim.scheduling.group_policies.pools import Pools
-from mezzotint.sim.scheduling.group_policies.tridentserve import TridentServe, best_placement, divide, knapsack
+from mezzotint.sim.scheduling.group_policies.tridentserve import (
+    TridentServe,
+    best_placement,
+    divide,
+    knapsack,
+    pool_load,
+)
 from tests.sim.lab import simulated
 from tests.sim.scheduling.group_policies.stage_times import drawn, finish_s, served
 
@@ -49,13 +56,17 @@ def test_components_that_fit_are_placed_together_and_others_where_they_load_leas
     weights = {
         TEXT_ENCODER: ComponentWeights(6, 3.0), DENOISER: ComponentWeights(8, 5.0), VAE: ComponentWeights(1, 0.5)
     }  # fmt: skip
-    fits = best_placement(work_s, runs, weights, 15, 8)
+
+    def loads_within(memory_bytes: int | None) -> Callable[[Sequence[str]], float]:
+        return lambda pool: pool_load(pool, work_s, runs, weights, memory_bytes)
+
+    fits = best_placement(loads_within(15), 8)
     assert fits.pools == ((TEXT_ENCODER, DENOISER, VAE),)
     assert fits.load == 65.0 / 8
-    short = best_placement(work_s, runs, weights, 10, 8)
+    short = best_placement(loads_within(10), 8)
     assert (short.pools, short.gpus) == (((TEXT_ENCODER, VAE), (DENOISER,)), (1, 7))
     assert short.load == 60.0 / 7
-    assert best_placement(work_s, runs, weights, None, 8) == fits
+    assert best_placement(loads_within(None), 8) == fits
 
 
 @pytest.mark.parametrize("seed", range(3))
