@@ -53,4 +53,5 @@ class ShortestRemaining(RankedQueue):
                 return
             longest = max(active)
             heappush(queue, longest)
+            self._waiting += 1
             self.executor.preempt(worker, longest[-1])
