@@ -1,69 +1,20 @@
 """Index of the free workers, by role and number of running requests."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any
 
 from mezzotint.sim.core.worker import Worker
 
-
-class Bucket(deque[Worker]):
-    """Workers of equal load, the longest free first.
-
-    Those that leave from the middle stay as outdated entries until they come first, so that none is searched for.
-
-    Attributes:
-        outdated: number of outdated entries; they are never first, and come before a worker's own.
-    """
-
-    __slots__ = ("_counts", "outdated")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counts: dict[Worker, int] = {}
-        self.outdated = 0
-
-    def leave(self, worker: Worker) -> None:
-        """Take out ``worker``, which is not the first."""
-        self._counts[worker] = self._counts.get(worker, 0) + 1
-        self.outdated += 1
-        if 2 * self.outdated > len(self) + 16:  # so rarely that it costs O(1) each time
-            self.update()
-
-    def trim(self) -> None:
-        """Drop the outdated entries that come first."""
-        while self and self[0] in self._counts:
-            self._drop(self.popleft())
-
-    def update(self) -> None:
-        """Drop all outdated entries."""
-        for _ in range(len(self) if self.outdated else 0):
-            worker = self.popleft()
-            if worker in self._counts:
-                self._drop(worker)
-            else:
-                self.append(worker)
-
-    def _drop(self, worker: Worker) -> None:
-        self.outdated -= 1
-        self._counts[worker] -= 1
-        if not self._counts[worker]:
-            del self._counts[worker]
+Bucket = OrderedDict[Worker, None]
+"""Workers of equal load, the longest free first."""
 
 
 def remove(worker: Worker) -> None:
     """Take ``worker`` out of the free ones, if it is among them."""
-    bucket: Any = worker.bucket
-    if bucket is not None:
-        # Schedulers take the longest free, which is the first.
-        if bucket[0] is worker:
-            bucket.popleft()
-            if bucket.outdated:
-                bucket.trim()
-        else:
-            bucket.leave(worker)
+    if worker.bucket is not None:
+        del worker.bucket[worker]
         worker.bucket = None
 
 
@@ -88,7 +39,7 @@ class FreeWorkers:
             buckets += [Bucket() for _ in range(worker.running + 1 - len(buckets))]
             bucket = buckets[worker.running]
         worker.bucket = bucket
-        bucket.append(worker)
+        bucket[worker] = None
         # Between buckets of several roles, the rank tells which worker was free first
         # (test_least_loaded_and_idle_match_a_linear_search).
         worker.free_rank = self._added = self._added + 1
@@ -96,7 +47,7 @@ class FreeWorkers:
     def least_loaded(self, role: str | None = None) -> Worker | None:
         for bucket in self._buckets if role is None else self._by_role.get(role, ()):
             if bucket:
-                return bucket[0]
+                return next(iter(bucket))
         if self._buckets or role is not None:
             return None
         firsts = [worker for worker in map(self.least_loaded, self._by_role) if worker is not None]
@@ -105,13 +56,11 @@ class FreeWorkers:
     def idle_count(self) -> int:
         """Return the number of workers without requests."""
         if self._buckets:  # of the only role; faster, since this is sampled every minute of simulated time
-            return len(self._buckets[0]) - self._buckets[0].outdated
-        return sum(len(buckets[0]) - buckets[0].outdated for buckets in self._by_role.values())
+            return len(self._buckets[0])
+        return sum(len(buckets[0]) for buckets in self._by_role.values())
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         buckets = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
-        for bucket in buckets:
-            bucket.update()
         if len(buckets) == 1:
             # A copy: callers hand out the workers that they iterate over.
             return iter(list(buckets[0]))

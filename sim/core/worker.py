@@ -26,7 +26,7 @@ while the executor has closed the worker, which runs a batch that nobody joins.
 """
 
 import sys
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,7 +92,7 @@ class Worker:
     state: str = field(init=False, default=ON)
     closed: bool = field(init=False, default=False)
     open: bool = field(init=False, default=True)
-    bucket: "deque[Worker] | None" = field(init=False, default=None)
+    bucket: "OrderedDict[Worker, None] | None" = field(init=False, default=None)
     due: Entry | None = field(init=False, default=None)
     busy_until_s: float = field(init=False, default=0.0)
     free_rank: int = field(init=False, default=0)
