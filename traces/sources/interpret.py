@@ -120,7 +120,7 @@ class Interpretation:
         for name in self.header:
             if name not in self.left_out and name not in self.names.values():
                 self.left_out[name] = self._unused(name)
-        self._warn_of_failures()
+        self._forget_latencies_of_failures(columns)
         notes = {"file": Path(self.where).name, "columns": dict(self.names)}
         notes |= {"columns_left_out": self.left_out} if self.left_out else {}
         notes |= {"arrival_s": ORDER_ONLY} if clock is None else {"arrival_written": clock.written}
@@ -214,14 +214,19 @@ class Interpretation:
                 self.remarks.append(f"{column}: {excerpt(words, 60)} in {count:,} rows stands for no value")
                 self.cells[column] = pc.if_else(bad, pa.scalar(None, pa.string()), cells)
 
-    def _warn_of_failures(self) -> None:
-        """Remark on requests that failed by a column of outcomes, which is not read here."""
-        for column in self.left_out.keys() & self.cells.keys():
-            failed = sum(is_failure(column, cell) for cell in self.cells[column].to_pylist())
-            if failed and column not in self.source.leave_out:
+    def _forget_latencies_of_failures(self, columns: dict[str, Any]) -> None:
+        """Keep the requests that failed by a column of outcomes, as load, and not their latencies, as a gateway's."""
+        for column in self.cells:
+            if column not in self.left_out or column in self.source.leave_out:
+                continue
+            failed = pa.array([is_failure(column, cell) for cell in self.cells[column].to_pylist()])
+            if count := pc.sum(failed).as_py():
+                for name in columns.keys() & {"latency_s", "gen_s"}:
+                    columns[name] = pc.if_else(failed, pa.scalar(None, pa.float64()), columns[name])
                 self.remarks.append(
-                    f"{column}: {failed:,} of {self.rows:,} requests failed by their {column}, and are kept with their"
-                    " times; `mezzotint trace import gateway` leaves out those refused, and the latencies of the others"
+                    f"{column}: {count:,} of {self.rows:,} requests failed by their {column}, and are kept without"
+                    f" their latency (--leave-out {_quoted(column)} keeps it); `mezzotint trace import gateway` leaves"
+                    " out those refused"
                 )
 
     def _check_choices(self) -> None:

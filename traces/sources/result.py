@@ -9,7 +9,7 @@ import numpy as np
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, read_object
-from mezzotint.traces.sources.table import Table, is_trace
+from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.limits import Limits, open_bounded
 from mezzotint.traces.table.trace import Trace, read
@@ -36,7 +36,7 @@ def open_result(path: Path) -> Trace | dict[str, float]:
     """Return the requests of a result with arrivals and `latency_s`, or its aggregates by the keys of `AGGREGATES`.
 
     Takes AIPerf's profile_export.jsonl, the JSON of `vllm bench serve`, aggregates as JSON, a trace of this program,
-    and a table as `trace import table` reads it.
+    and a table as `trace import table` reads it. Prints what was taken of the requests.
 
     Raises:
         TraceError: the file cannot be read, has neither latencies nor aggregates, or an order and no times.
@@ -95,6 +95,7 @@ def _aggregates(content: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _checked(trace: Trace, path: Path) -> Trace:
+    say(trace.notes, path)
     if trace.notes.get("arrival_s") == ORDER_ONLY:
         raise TraceError(f"{path}: has an order of requests and no times; name a result with the time of each request")
     if trace.table.column("latency_s").null_count == len(trace):

@@ -187,3 +187,19 @@ def test_file_that_is_no_result_is_refused(name: str, content: str, message: str
     (tmp_path / name).write_text(content)
     with pytest.raises(TraceError, match=message):
         open_result(tmp_path / name)
+
+
+@pytest.mark.parametrize(("column", "good", "bad"), [("status", "200", "503"), ("error", "", "timeout")])
+def test_failed_requests_of_a_table_are_load_without_a_latency(
+    column: str, good: str, bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "of_a_server.csv"
+    path.write_text(f"arrival_s,latency_s,gen_s,{column}\n0,6.0,5.0,{good}\n1,60.0,,{bad}\n2,0.01,0.01,{bad}\n")
+    trace = open_result(path)
+    assert isinstance(trace, Trace)
+    assert trace.arrival_s.tolist() == [0.0, 1.0, 2.0]
+    assert trace.table.column("latency_s").to_pylist() == [6.0, None, None]
+    assert trace.table.column("gen_s").to_pylist() == [5.0, None, None]
+    said = capsys.readouterr().err
+    assert f"{path.name}: {column}: 2 of 3 requests failed by their {column}" in said
+    assert f"{path.name}: taken: arrival_s" in said
