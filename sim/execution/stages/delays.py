@@ -75,7 +75,6 @@ class Delays:
             return
         done = launch.done + steps
         assert launch.group is not None
-        assert launch.cost is not None
         # A whole request encodes its text before its first step, and has no boundary between: what arrives meanwhile is
         # merged too (test_loras_that_arrive_during_text_encoding_are_merged_before_the_first_step).
         first_step_s = at_s if done else at_s + launch.cost.first_s
@@ -102,7 +101,6 @@ class Delays:
     def _delay(self, launch: LaunchState, steps: int, from_s: float, cost: Cost) -> None:
         """Keep the GPUs of ``launch`` busy with something else from ``from_s`` on, before its next step."""
         progress, attempt, group, done = launch.progress, launch.attempt, launch.group, launch.done + steps
-        assert attempt is not None
         assert group is not None
         until_s = from_s + cost.seconds
         if done > attempt.done:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, nan
 from typing import Any
 
 from mezzotint.sim.core.clock import Clock, Entry
@@ -18,6 +18,9 @@ LAST: Turn = (inf,)
 NEARLY = 1e-6
 """Part of a step that is above the rounding of instants."""
 
+UNKNOWN = StageCost(0.0, 0.0, 0.0, nan)
+"""Cost of a launch that has not begun its first step."""
+
 
 @dataclass(slots=True, eq=False)
 class LaunchState:
@@ -32,7 +35,7 @@ class LaunchState:
         queued_s: instant at which it was queued.
         dispatched_s: instant at which it started, or was queued if it has not.
         earliest_s: instant before which its work cannot begin.
-        cost: true cost of its stage; None before its first step, also while its latent moves.
+        cost: true cost of its stage; UNKNOWN before its first step, also while its latent moves.
         batch: the other requests of its batch.
         service: the GPUs of its ControlNets, of those that run stages.
         joins: True if requests join and leave its batch (Stage.max_batch), so that it goes on in other launches.
@@ -43,7 +46,7 @@ class LaunchState:
         calls: the clock's calls at instants at which it may end; one at another instant than ``ends_s`` does nothing.
         boundary, boundary_s: steps and instant of its first boundary that was not past when it was last asked for; at
             infinity before it starts.
-        attempt: the attempt of which it is a part; None before its first step.
+        attempt: the attempt of which it is a part; unset before its first step.
         done: steps of its stage that were behind before it.
         stand: for how long its decision stands; ``standing_steps`` and ``standing_s`` are its steps then, and its end.
         is_cut: True if it ends at its next boundary, since there is a reason to decide anew.
@@ -64,7 +67,7 @@ class LaunchState:
     queued_s: float = 0.0
     dispatched_s: float = 0.0
     earliest_s: float = 0.0
-    cost: StageCost | None = None
+    cost: StageCost = UNKNOWN
     begin_s: float = 0.0
     steps_from_s: float = 0.0
     ends_s: float = inf
@@ -76,7 +79,7 @@ class LaunchState:
     moves: Sequence[tuple[Progress, float]] = ()
     is_moved: bool = False
     goes_on: bool = False
-    attempt: Attempt | None = None
+    attempt: Attempt = field(init=False, repr=False)
     done: int = 0
     stand: Stand = NEVER
     standing_steps: int = 0
@@ -94,21 +97,19 @@ class LaunchState:
         the instant does not depend on how many launches they are.
         """
         cost, progress, attempt = self.cost, self.progress, self.attempt
-        assert cost is not None
-        assert attempt is not None
         if self.batch:
             return attempt.counted_s + cost.batch_s(self.requests(), steps)
         count = self.done - attempt.counted_done + steps
         return attempt.counted_s + cost.seconds(attempt.counted_done, count, progress.stage.steps)
 
     def steps_behind(self, now_s: float) -> int:
-        """Return how many of its steps ended by now; it runs. The last one ends with it."""
-        cost, progress, attempt = self.cost, self.progress, self.attempt
-        assert cost is not None
-        assert attempt is not None
+        """Return how many of its steps ended by now. The last one ends with it."""
+        cost, progress = self.cost, self.progress
+        # Before its first step, while it loads, its cost is UNKNOWN
+        # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
         if not cost.step_s:
             return 0
-        left, seconds = progress.left, now_s - self.steps_from_s
+        attempt, left, seconds = self.attempt, progress.left, now_s - self.steps_from_s
         if cost.ends:
             behind = cost.steps_in(seconds, attempt.counted_done, progress.stage.steps)
         else:
@@ -146,7 +147,6 @@ class LaunchState:
 
     def delay(self, attempt: Attempt, steps: int, until_s: float) -> None:
         """Begin the step after ``steps`` of its steps at ``until_s``, as the first of ``attempt``."""
-        assert self.cost is not None
         self.attempt = attempt
         attempt.from_s = attempt.until_s = attempt.counted_s = self.steps_from_s = until_s
         if not attempt.counted_done:
@@ -155,9 +155,7 @@ class LaunchState:
 
     def wait(self, steps: int, seconds: float) -> None:
         """Lengthen the step after ``steps`` of its steps by ``seconds``."""
-        attempt = self.attempt
-        assert attempt is not None
-        done = self.done + steps
+        attempt, done = self.attempt, self.done + steps
         if done > attempt.counted_done:
             attempt.counted_s = self.steps_from_s = self.end_s(steps)
             attempt.counted_done = done
@@ -186,9 +184,7 @@ class LaunchState:
 
     def step_begin_s(self, steps: int) -> float:
         """Return the instant at which the step after ``steps`` of them begins."""
-        attempt = self.attempt
-        assert attempt is not None
-        if steps or self.done > attempt.counted_done:
+        if steps or self.done > self.attempt.counted_done:
             return self.end_s(steps)
         return self.steps_from_s
 
@@ -322,7 +318,7 @@ class Turns:
 
     def _turn(self, launch: LaunchState) -> Turn:
         # A move, and a stage without steps, count as one step.
-        if launch.cost is None or not launch.cost.step_s:
+        if not launch.cost.step_s:
             return launch.begin_s, launch.dispatched_s, Past(launch, 1, launch.stamp)
         behind = launch.boundary if launch.boundary_s == self._at_s else launch.steps
         begin_s, dispatched_s = launch.last_step(behind)

@@ -379,10 +379,6 @@ class Stages(Executor, Scheduler):
     def _completed_steps(self, progress: Progress) -> int:
         """Return the steps of the launch of ``progress`` that ended by now; the last one ends with the launch."""
         launch = self._launches.get(progress) or self._in_batch_of[progress]
-        # Before its first step, while it loads, nothing is behind
-        # (test_remaining_seconds_fall_with_each_step_of_a_request_that_runs).
-        if launch.cost is None:
-            return 0
         behind = launch.steps_behind(self._clock._now)
         return behind if behind < launch.steps else launch.steps - 1
 
@@ -821,7 +817,6 @@ class Stages(Executor, Scheduler):
             self._decide(now_s)
         self._release(launch, group)
         attempt = launch.attempt
-        assert attempt is not None
         attempt.until_s, attempt.steps = now_s, launch.done + launch.steps - attempt.done
         if launch.batch or launch.joins:
             self._account.attempt(launch.requests(), attempt, launch.joins)
@@ -938,7 +933,6 @@ class Stages(Executor, Scheduler):
         if self._pulled is None:
             self._run.cluster.vacate(on)
         if self._addons is not None and launch.service and launch.moving is None:
-            assert launch.cost is not None
             self._gpus.end(launch.service)
             is_last = launch.steps == launch.progress.left
             watts = launch.cost.watts / len(launch.gpus)

@@ -135,8 +135,7 @@ class LiveSteps:
         self._run(launch, self.costs.run_step, steps)
         progress = launch.progress
         launch.cost = self.costs.cost(progress.request, progress.stage, 1)
-        if launch.attempt is not None:
-            launch.attempt.cost = launch.cost
+        launch.attempt.cost = launch.cost
         self.end_at(launch, launch.steps, launch.end_s(launch.steps))
         if self.delays is None:
             self.go_on(launch, steps + 1)
