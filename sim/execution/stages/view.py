@@ -38,19 +38,6 @@ class Claims(list[int]):
 
 
 @dataclass(slots=True)
-class Known:
-    """Knowledge of the present stage of a request.
-
-    Attributes:
-        costs: estimated costs by parallel degree, as far as they were asked for and cannot change.
-        degrees: parallel degrees; empty until they are asked for.
-    """
-
-    costs: dict[int, StageCost] = field(default_factory=dict)
-    degrees: Sequence[int] = ()
-
-
-@dataclass(slots=True)
 class StageEstimates:
     """Parallel degrees and estimated costs of stages, each computed once where it cannot change.
 
@@ -68,8 +55,12 @@ class StageEstimates:
     are_fixed: bool = field(init=False, default=True)
     learns: bool = field(init=False, default=False)
     _estimate: Callable[..., StageCost] = field(init=False, repr=False)
-    _known: dict[Progress, Known] = field(init=False, default_factory=dict, repr=False)
-    _degrees: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
+    _known: dict[Progress, dict[int, StageCost]] = field(init=False, default_factory=dict, repr=False)
+    """Of requests in the system, the costs of the present stage by degree, if asked for and not subject to change."""
+    _degrees: dict[Progress, Sequence[int]] = field(init=False, default_factory=dict, repr=False)
+    """Of requests in the system, the degrees of the present stage, if asked for."""
+    _degrees_of: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
+    """The degrees by model and greatest degree."""
 
     def __post_init__(self) -> None:
         estimates, self._estimate = self.estimates, self.costs.cost
@@ -81,11 +72,13 @@ class StageEstimates:
 
     def enter_stage(self, progress: Progress) -> None:
         """Take note that ``progress`` is at another stage."""
-        self._known[progress] = Known()
+        self._known[progress] = {}
+        self._degrees.pop(progress, None)
 
     def forget(self, progress: Progress) -> None:
         """Take note that the request of ``progress`` ended."""
         del self._known[progress]
+        self._degrees.pop(progress, None)
 
     def observed(self, launch: LaunchState, seconds: float) -> None:
         """Tell the estimates what the steps of ``launch`` really took."""
@@ -94,18 +87,18 @@ class StageEstimates:
         self.estimates.observed(progress.request, progress.stage, degree, launch.steps, seconds, others)
 
     def degrees(self, progress: Progress) -> Sequence[int]:
-        known = self._known.get(progress)
-        if known is not None and known.degrees:
-            return known.degrees
+        degrees = self._degrees.get(progress)
+        if degrees:
+            return degrees
         request = progress.request
         key = model, max_degree = request.model, self.costs.max_degree(request, progress.stage, self.gpus)
-        degrees = self._degrees.get(key)
+        degrees = self._degrees_of.get(key)
         if degrees is None:
             # The step on one GPU is in every profile; on more GPUs only where it was measured.
             measured = {1, *self.costs.backend.group_sizes(model), *self.costs.speedup}
-            degrees = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
-        if known is not None:
-            known.degrees = degrees
+            degrees = self._degrees_of[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
+        if progress in self._known:
+            self._degrees[progress] = degrees
         return degrees
 
     def cost(
@@ -115,12 +108,12 @@ class StageEstimates:
         if others or (stage is not None and stage is not progress.stage):
             return self._estimate(progress.request, stage or progress.stage, degree, requests_of(others))
         known = self._known.get(progress)
-        cost = None if known is None else known.costs.get(degree)
+        cost = None if known is None else known.get(degree)
         if cost is None:
             cost = self._estimate(progress.request, progress.stage, degree)
             # Inexact estimates change with each observation, so they are asked for anew.
             if self.are_exact and known is not None:
-                known.costs[degree] = cost
+                known[degree] = cost
         return cost
 
     def remaining_s(self, progress: Progress, degree: int) -> float:
@@ -128,7 +121,7 @@ class StageEstimates:
         if progress.running:
             left -= self.steps_behind(progress)
         known = self._known.get(progress)
-        cost = None if known is None else known.costs.get(degree)
+        cost = None if known is None else known.get(degree)
         if cost is None:
             # A policy compares whole requests by one degree; a stage that cannot be that wide runs on as many GPUs as
             # it may.
