@@ -55,7 +55,7 @@ from mezzotint.sim.core.workload import SimilarityInputs, Workload, cells, serve
 from mezzotint.sim.metrics.attempts import AttemptLog
 from mezzotint.sim.metrics.invariants import MAX_STEPS, FinishedRun, check, incomplete
 from mezzotint.sim.metrics.recorder import COMPILATIONS, LOADS, STARTS, RunRecord
-from mezzotint.sim.metrics.request_columns import DeclaredColumn, RequestColumns
+from mezzotint.sim.metrics.request_columns import RequestColumns
 from mezzotint.sim.metrics.usage_log import UsageLog
 from mezzotint.sim.protocols import Client, Controller, Executor, FrontEnd, Scheduler
 
@@ -90,9 +90,9 @@ class Engine:
         "_ended_at_sample", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
         "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
         "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s", "_times", "_tries", "_unsearched",
-        "_width", "_write", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers", "executor",
-        "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress", "record",
-        "rows", "sample_s", "scheduler", "seed", "server", "similarity", "workload",
+        "_width", "_write", "add_column", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers",
+        "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress",
+        "record", "rows", "sample_s", "scheduler", "seed", "server", "similarity", "workload",
     )  # fmt: skip
 
     def __init__(
@@ -133,6 +133,7 @@ class Engine:
         names = [model.name for model in models.values()]
         self.record = RunRecord(RequestColumns(rows, names, workload.preload, scratch), UsageLog(scratch))
         self.assume, self.gauge, self.log = self.record.assume, self.record.gauge, self.record.log
+        self.add_column = self.record.request_columns.declare
         self.arrived = 0
         self.lookups = 0
         self.hits = 0
@@ -297,17 +298,6 @@ class Engine:
     def _sampled(self, work: Work, sampling: Sampling) -> Work:
         model = next(each for each in self.models.values() if each.name == work.model)
         return sampled(work, sampling, model, self.backend.basis(work.model))
-
-    def add_column(
-        self,
-        name: str,
-        kind: type = float,
-        *,
-        default: float | int | bool | None = None,
-        public: bool = True,
-        total: str = "",
-    ) -> DeclaredColumn:
-        return self.record.request_columns.declare(name, kind, public, default, total)
 
     def attempts(self) -> AttemptLog:
         if self.record.attempts is None:

@@ -146,7 +146,7 @@ class RequestColumns:
         self.reasons: dict[int, str] = {}
         self._plain: Plan | None = None
         self.declared: dict[str, DeclaredColumn] = {}
-        self.quality = self.declare("quality", float, False, None)
+        self.quality = self.declare("quality", public=False)
 
     def __len__(self) -> int:
         return self._rows
@@ -224,7 +224,13 @@ class RequestColumns:
         return self[name] if name in self else np.full(len(self), default)
 
     def declare(
-        self, name: str, kind: type, public: bool, default: float | int | bool | None, total: str = ""
+        self,
+        name: str,
+        kind: type = float,
+        *,
+        default: float | int | bool | None = None,
+        public: bool = True,
+        total: str = "",
     ) -> DeclaredColumn:
         """Add a column of a part's own. Raises SimulationError if its name is taken or its type is none of NULLS."""
         if name in self or name in DERIVED or kind not in NULLS:

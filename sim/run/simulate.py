@@ -437,7 +437,7 @@ def assemble(
         (IMAGES, None if sampling is None else tries.of(sampling.images)[settings.preload :]),
     ):
         if column is not None and (column > 1).any():
-            engine.record.request_columns.declare(name, int, True, 1, "").values[:] = column
+            engine.record.request_columns.declare(name, int, default=1).values[:] = column
     _assume(engine, trace, system, settings.addons, noted, [*schedule.assumptions, *cell, *allocation.assumptions()])
     return Assembled(trace, engine, None if selector is None else selector.alpha, quality, warmup)
 

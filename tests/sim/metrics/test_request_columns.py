@@ -130,7 +130,7 @@ NULL = {float: None, int: None, bool: False}
 def test_declared_column_is_null_where_no_value_was_written(data: st.DataObject, kind: type, rows: set[int]) -> None:
     """Rows that warm the cache and serve no request have no values either."""
     columns = RequestColumns(ROWS, MODELS, FIRST)
-    column = columns.declare("patience", kind, True, None)
+    column = columns.declare("patience", kind)
     written = {row: data.draw(KINDS[kind]) for row in sorted(rows)}
     for row, value in written.items():
         column[row] = value
@@ -144,8 +144,8 @@ def test_declared_column_is_null_where_no_value_was_written(data: st.DataObject,
 @pytest.mark.parametrize(("kind", "default"), [(float, 0.0), (int, 0), (bool, True)])
 def test_declared_default_fills_unwritten_rows(kind: type, default: float | int | bool) -> None:
     columns = RequestColumns(ROWS, MODELS, FIRST)
-    columns.declare("patience", kind, True, default)
-    columns.declare("hidden", kind, False, default)
+    columns.declare("patience", kind, default=default)
+    columns.declare("hidden", kind, default=default, public=False)
     assert table(columns)["patience"] == [default] * ROWS
     assert list(columns["hidden"]) == [default] * ROWS
     assert "hidden" not in table(columns)
@@ -154,15 +154,15 @@ def test_declared_default_fills_unwritten_rows(kind: type, default: float | int 
 @pytest.mark.parametrize("name", ["arrival_s", "outcome", "lookup", "quality", "patience"])
 def test_reserved_column_name_is_refused(name: str) -> None:
     columns = RequestColumns(ROWS, MODELS)
-    columns.declare("patience", float, True, None)
+    columns.declare("patience")
     with pytest.raises(SimulationError, match=f"declares the column '{name}' .*a name that is not taken"):
-        columns.declare(name, float, True, None)
+        columns.declare(name)
 
 
 @pytest.mark.parametrize("kind", [str, complex, np.float32, object])
 def test_declared_column_is_float_int_or_bool(kind: type) -> None:
     with pytest.raises(SimulationError, match=r"expected .* float, int or bool"):
-        RequestColumns(ROWS, MODELS).declare("patience", kind, True, None)
+        RequestColumns(ROWS, MODELS).declare("patience", kind)
 
 
 def test_hit_names_its_source_request() -> None:
