@@ -7,9 +7,8 @@ from mezzotint.backends.base import FREE, Cost, Work
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.addons.sync_loading import SyncLoading
-from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.protocols import ControlNetPlacement, Loads, LoraLoading, Priced, Run, Steps, Worker
+from mezzotint.sim.protocols import ControlNetPlacement, Loads, LoraLoading, Run, Steps, Worker
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class WithAddons(Steps):
         return min((steps for steps in limits if steps is not None), default=None)
 
     def price(self, works: Sequence[Work]) -> Cost:
-        return require_priced(self.base).price(works).times(1.0 / self.kernels.faster(works[0].model))
+        return self.base.price(works).times(1.0 / self.kernels.faster(works[0].model))
 
     def boundary(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
         base = self.base.boundary(worker, active, now_s)
@@ -91,13 +90,3 @@ class WithAddons(Steps):
         active.remove(request)
         self.controlnet_placement.request_left(worker, request, active)
         return self.lora_loading.request_left(worker, request, active)
-
-
-def require_priced(steps: Steps) -> Priced:
-    """Return ``steps``. Raises ConfigError if their cost cannot be estimated."""
-    if isinstance(steps, Priced):
-        return steps
-    raise ConfigError(
-        f"batching: {type(steps).__qualname__} cannot estimate the cost of a step, which the scheduler asks for; "
-        "choose another batching= or discipline="
-    )

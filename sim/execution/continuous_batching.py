@@ -12,7 +12,7 @@ from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.shared_servers import refuse_feature_cache
-from mezzotint.sim.addons.steps import WithAddons, require_priced
+from mezzotint.sim.addons.steps import WithAddons
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH
@@ -216,14 +216,13 @@ class ContinuousBatching(Executor):
         worker_batch.boundary_pending = True
 
     def price(self, works: Sequence[Work]) -> Cost:
-        steps = require_priced(self.batching)
         if self.feature_cache is None:
-            return steps.price(works)
+            return self.batching.price(works)
         requests = [_request_for(work) for work in works]
         work_of = dict(zip(requests, works, strict=True))
         count = works[0].steps
         step_costs = self.feature_cache.step_costs(
-            requests, count, lambda subset: steps.price([work_of[request] for request in subset])
+            requests, count, lambda subset: self.batching.price([work_of[request] for request in subset])
         )
         return Cost(step_costs.seconds(count), step_costs.joules(count)).over(count)
 

@@ -36,7 +36,7 @@ from mezzotint.sim.protocols.cache import (
 from mezzotint.sim.protocols.client import Cancellation, Client, Sender
 from mezzotint.sim.protocols.cluster import Cluster
 from mezzotint.sim.protocols.control import Allocation, Controller, Placement
-from mezzotint.sim.protocols.execution import Executor, FeatureCache, Priced, StepCosts, Steps
+from mezzotint.sim.protocols.execution import Executor, FeatureCache, StepCosts, Steps
 from mezzotint.sim.protocols.frontend import CascadeFrontEnd, FrontEnd
 from mezzotint.sim.protocols.groups import (
     NEVER,
@@ -87,7 +87,6 @@ __all__ = [
     "MatchPredictor",
     "Partition",
     "Placement",
-    "Priced",
     "Rank",
     "Request",
     "RequestColumn",

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from mezzotint.backends.base import FREE, Cost, Work
 from mezzotint.settings.ranges import Count, Joules, Seconds
 from mezzotint.sim.core.culprit import class_name
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
 from mezzotint.sim.protocols.addons import Loads
@@ -120,6 +120,16 @@ class Steps(Protocol):
         """Forget ``request``, which failed or was lost with its GPU; ``finish`` is not called for it."""
         return
 
+    def price(self, works: Sequence[Work]) -> Cost:
+        """Return the cost of one step of ``works``, the mean over all of their steps where those differ.
+
+        ``works`` were not begun and belong to no request. Schedulers that estimate a batch before it runs ask for it.
+        """
+        raise ConfigError(
+            f"batching: {type(self).__qualname__} cannot estimate the cost of a step, which the scheduler asks for; "
+            "choose another batching= or discipline="
+        )
+
 
 TOLERANCE = 1e-9
 """A share of a step: a time no further than this past a step boundary counts as at it."""
@@ -159,15 +169,4 @@ class FeatureCache(Protocol):
 
         Args:
             step: requests -> the cost of one step of them without reuse.
-        """
-
-
-@runtime_checkable
-class Priced(Protocol):
-    """Steps that can estimate a batch before it runs."""
-
-    def price(self, works: Sequence[Work]) -> Cost:
-        """Return the cost of one step of ``works``, the mean over all of their steps where those differ.
-
-        ``works`` were not begun and belong to no request.
         """

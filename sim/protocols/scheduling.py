@@ -168,4 +168,4 @@ class Stepper(Protocol):
         """Hold the GPU of ``worker`` for ``seconds`` at its next boundary."""
 
     def price(self, works: Sequence[Work]) -> Cost:
-        """Return what one step of ``works`` would cost, as Priced does."""
+        """Return what one step of ``works`` would cost, as Steps.price does."""

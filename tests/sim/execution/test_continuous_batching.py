@@ -1,7 +1,7 @@
 """Batching by single steps, against static batches and queueing theory."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from mezzotint.sim.execution.feature_cache.steps import StepCaching
 from mezzotint.sim.execution.same_size import SameSizeSteps
 from mezzotint.sim.execution.static_batch import StaticBatch
 from mezzotint.sim.frontend.direct import Direct
-from mezzotint.sim.protocols import Worker
+from mezzotint.sim.protocols import Steps, Worker
 from mezzotint.sim.scheduling.batching.dynamic import DynamicBatching
 from mezzotint.sim.scheduling.disciplines.shortest_remaining import ShortestRemaining
 from mezzotint.sim.scheduling.latency_predictor import Known
@@ -332,23 +332,18 @@ def test_live_backend_refuses_a_feature_cache() -> None:
         engine([0.0], [1.0], backend=live(), executor=ContinuousBatching(1, feature_cache=cache)).run()
 
 
-class Unpriced:
+class Unpriced(SameSizeSteps):
     """Its steps have costs that it does not predict."""
 
-    def __init__(self) -> None:
-        inner = SameSizeSteps()
-        for name in ("bind", "load_addons", "prepare", "step", "stable_steps", "boundary", "finish", "request_lost"):
-            setattr(self, name, getattr(inner, name))
+    price = Steps.price
 
 
 @pytest.mark.parametrize("kernels", [None, Kernels()])
 def test_batching_that_cannot_estimate_step_cost_is_refused_by_schedulers_that_need_it(kernels: Kernels | None) -> None:
-    run = engine(
-        [0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
-    )
+    run = engine([0.0], [1.0], backend=Stepped(1.0), executor=ContinuousBatching(1, Unpriced(), kernels=kernels))
     run.run()
     assert run.record.request_columns["finish_s"].tolist() == [50.0]
-    executor = ContinuousBatching(1, cast(Any, Unpriced()), kernels=kernels)
+    executor = ContinuousBatching(1, Unpriced(), kernels=kernels)
     scheduler = PerWorkerQueues(LeastOutstanding(), ShortestRemaining(executor, Known()))
     with pytest.raises(ConfigError, match="Unpriced cannot estimate the cost of a step, which the scheduler asks for"):
         engine([0.0], [1.0], backend=Stepped(1.0), executor=executor, scheduler=scheduler).run()
