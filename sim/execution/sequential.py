@@ -81,7 +81,9 @@ class Sequential(Executor):
             elif self._checks_memory:  # other resident assets differ from worker to worker
                 check_memory(self._cluster, worker, [self._run.work(request)])
         except WorkFailed as failure:
-            self._fail_after_loads(worker, request, loads, str(failure))
+            request.start_s = clock._now
+            ready_s = request.start_s + seconds(loads or [])
+            worker.due = clock.at(ready_s, COMPLETION, self._fail, (worker, request, loads, str(failure)))
             return
         denoise_s, other_s, busy_s, joules, watts = cost
         if fetch_s or loads:
@@ -95,12 +97,6 @@ class Sequential(Executor):
         else:
             request.energy_j = joules + watts * fetch_s if fetch_s else joules
         worker.due = clock.at(now_s + busy_s, COMPLETION, self._complete, (worker, request, loads))
-
-    def _fail_after_loads(self, worker: Worker, request: Request, loads: Loads | None, reason: str) -> None:
-        """Fail ``request`` once ``loads`` have ended."""
-        request.start_s = self._clock._now
-        ready_s = request.start_s + seconds(loads or [])
-        worker.due = self._clock.at(ready_s, COMPLETION, self._fail, (worker, request, loads, reason))
 
     def _complete(self, ended: tuple[Worker, Request, Loads | None]) -> None:
         worker, request, loads = ended
@@ -124,11 +120,15 @@ class Sequential(Executor):
         self._cluster.release(worker)
 
     def _fail(self, ended: tuple[Worker, Request, Loads | None, str]) -> None:
+        """End a request whose loads have ended and whose work could not run, or whose client has given it up."""
         worker, request, loads, reason = ended
+        from_s, until_s = request.start_s, self._clock._now
         if loads:
-            record_loads(self._run.cluster, worker, loads, request.start_s, self._run.clock._now)
+            from_s, _ = record_loads(self._cluster, worker, loads, from_s, until_s)
+        if reason == GIVEN_UP:
+            self._cluster.record_busy(worker, from_s, until_s, "lost", request.energy_j, 1, request.row)
         self._run.end(request, FAILED, reason)
-        self._run.cluster.release(worker)
+        self._cluster.release(worker)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         cancelled = cancel_due(self._run, worker)
@@ -150,7 +150,7 @@ class Sequential(Executor):
         worker = self._cluster.worker(request.worker)
         due = worker.due
         if due is None or due[3] != self._complete:
-            return  # it waits for its answer, or fails after its loads
+            return  # it waits for its answer, or fails
         _, _, loads = due[4]
         steps = request.steps - request.skipped
         from_s = request.start_s + request.load_s + request.plan.fetch_s
@@ -161,16 +161,7 @@ class Sequential(Executor):
             return
         in_full_s, request.decode_s, request.denoise_s = due[0] - from_s, 0.0, ran * step_s
         request.energy_j *= (until_s - from_s) / in_full_s
-        worker.due = self._clock.at(until_s, COMPLETION, self._stopped, (worker, request, loads))
-
-    def _stopped(self, ended: tuple[Worker, Request, Loads | None]) -> None:
-        worker, request, loads = ended
-        from_s, until_s = request.start_s, self._clock._now
-        if loads:
-            from_s, _ = record_loads(self._run.cluster, worker, loads, from_s, until_s)
-        self._cluster.record_busy(worker, from_s, until_s, "lost", request.energy_j, 1, request.row)
-        self._run.end(request, FAILED, GIVEN_UP)
-        self._cluster.release(worker)
+        worker.due = self._clock.at(until_s, COMPLETION, self._fail, (worker, request, loads, GIVEN_UP))
 
     def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
         work = self._run.work(request)
