@@ -26,9 +26,9 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
     return {asset for request in requests for asset in addons(request.model or "", *(request.addons or NO_ADDONS))}
 
 
-def on_all_gpus(worker: Worker, cost: Cost) -> Cost:
-    """Return ``cost``, the energy of one GPU, with the energy of all GPUs of ``worker``."""
-    return cost if cost.joules is None else Cost(cost.seconds, cost.joules * len(worker.gpus))
+def on_gpus(count: int, cost: Cost) -> Cost:
+    """Return ``cost``, with the joules of one GPU, with those of ``count`` GPUs."""
+    return cost if cost.joules is None else Cost(cost.seconds, cost.joules * count)
 
 
 def activation_bytes(worker: Worker, request: Request) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mezzotint.backends.base import FREE, AddonBackend, Cost
 from mezzotint.settings.ranges import Count
-from mezzotint.sim.addons.assets import check_addon_backend, on_all_gpus, requested_addons
+from mezzotint.sim.addons.assets import check_addon_backend, on_gpus, requested_addons
 from mezzotint.sim.addons.fetch import FromDisk
 from mezzotint.sim.addons.sync_loading import admit_lora, merged_loras, refuse_mixed
 from mezzotint.sim.core.clock import COMPLETION
@@ -128,7 +128,7 @@ class AsyncLoading(LoraLoading):
             request.loras_pending = False
             assert isinstance(worker.backend, AddonBackend)
             loras = requested_addons(self._run, request, "lora")
-            patch = on_all_gpus(worker, worker.backend.merge_loras(loras))
+            patch = on_gpus(len(worker.gpus), worker.backend.merge_loras(loras))
             self._stall[request.row] += stall_s
             if self._fetched_by[request.row] is not None:
                 self._fetched_by[request.row] = None

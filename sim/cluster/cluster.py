@@ -5,7 +5,7 @@ from math import inf
 from typing import Any, NoReturn
 
 from mezzotint.backends.base import Asset, Backend, Cost, size_text
-from mezzotint.sim.addons.assets import on_all_gpus
+from mezzotint.sim.addons.assets import on_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.cluster.memory import Memory, own_model
@@ -203,11 +203,6 @@ class Cluster:
             self._by_role[role] = tuple([worker for worker in workers if worker._role == role])
         return self._by_role[role]
 
-    def _set_role(self, worker: Worker, role: str) -> None:
-        if worker._role != role:
-            worker._role = role
-            self._by_role.clear()
-
     def roles(self) -> list[str]:
         return [worker._role for worker in self.workers]
 
@@ -351,7 +346,8 @@ class Cluster:
         if not any(other._role == worker._role for other in self.workers if other is not worker):
             what = f"ordered the last worker of role {worker.role!r} elsewhere at {now_s} s"
             self.last_order[worker.role] = f"{caller()} {what}"
-        self._set_role(worker, role)
+        worker._role = role
+        self._by_role.clear()
         # A repair, and the end of a load that runs, see the new role (test_order_during_a_load_starts_a_second_load).
         if worker.state not in (DOWN, LOADING):
             if in_role(self.models, role).name == worker.model:
@@ -638,7 +634,7 @@ class Cluster:
             )
         if fleet is not None and row != MISSING:
             fleet.note_swap(row, kind)
-        return kind, on_all_gpus(group, cost)
+        return kind, on_gpus(len(group.gpus), cost)
 
     @property
     def keeps_models(self) -> bool:

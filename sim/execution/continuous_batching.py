@@ -33,7 +33,6 @@ from mezzotint.sim.protocols import (
     LoraLoading,
     RequestColumn,
     Run,
-    StepCosts,
     Steps,
     StepsUntil,
     Worker,
@@ -116,7 +115,7 @@ class ContinuousBatching(Executor):
             # After all arrivals of the instant: those that the scheduler hands over together join before the first
             # step.
             self._schedule(worker_batch, DISPATCH, self._run.clock._now)
-        elif worker_batch.planned_steps:
+        else:
             self._interrupt(worker_batch)
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
@@ -153,8 +152,7 @@ class ContinuousBatching(Executor):
             self._run.cluster.release(worker_batch.worker)
             return
         worker_batch.stopping.append(request)
-        if worker_batch.planned_steps:
-            self._interrupt(worker_batch)
+        self._interrupt(worker_batch)
 
     def _stop(self, worker_batch: WorkerBatch) -> None:
         """At a step boundary: end a request that its client has given up, with its share of the steps so far."""
@@ -173,8 +171,7 @@ class ContinuousBatching(Executor):
     def interrupt(self, worker: Worker) -> None:
         worker_batch = self._worker_batches[worker]
         worker_batch.boundary_pending = True
-        if worker_batch.planned_steps:
-            self._interrupt(worker_batch)
+        self._interrupt(worker_batch)
 
     def active(self, worker: Worker) -> Sequence[Request]:
         return [slot.request for slot in self._worker_batches[worker].slots if slot.request.steps_left > 0]
@@ -193,8 +190,7 @@ class ContinuousBatching(Executor):
         if worker_batch.working:
             worker_batch.callback, worker_batch.steps_until = callback, steps_until
             worker_batch.registered_s = self._run.clock._now
-            if worker_batch.planned_steps:
-                self._interrupt(worker_batch)
+            self._interrupt(worker_batch)
 
     def preempt(self, worker: Worker, request: Request) -> None:
         worker_batch = self._worker_batches[worker]
@@ -243,11 +239,13 @@ class ContinuousBatching(Executor):
             self._advance(worker_batch)
 
     def _interrupt(self, worker_batch: WorkerBatch) -> None:
+        """End the present run of steps, if there is one, at the next step boundary."""
+        planned = worker_batch.planned_steps
         # A live step has run already. Of steps that take no time, all are at this instant.
-        if self._run.backend.live or worker_batch.step_costs.seconds(worker_batch.planned_steps) <= 0.0:
+        if not planned or self._run.backend.live or worker_batch.step_costs.seconds(planned) <= 0.0:
             return
         steps = worker_batch.step_costs.steps_by(self._run.clock._now - worker_batch.run_start_s)
-        if steps < worker_batch.planned_steps:
+        if steps < planned:
             # A run that begins at this instant has no step behind it: a request that joins now joins before its first
             # (test_shortest_remaining_runs_the_requests_with_fewest_steps_left).
             worker_batch.planned_steps = max(steps, 0)
@@ -385,7 +383,10 @@ class ContinuousBatching(Executor):
                 cost = self.batching.step(worker_batch.worker, active, worker_batch.run_start_s)
                 worker_batch.step_costs = ConstantStepCosts(cost)
             else:
-                worker_batch.step_costs = self._cached_step_costs(worker_batch, active, count)
+                worker, from_s = worker_batch.worker, worker_batch.run_start_s
+                worker_batch.step_costs = self.feature_cache.step_costs(
+                    active, count, lambda subset: self.batching.step(worker, subset, from_s)
+                )
         except WorkFailed as failure:
             worker_batch.slots.clear()
             self._fail_requests(worker_batch, active, str(failure))
@@ -413,12 +414,6 @@ class ContinuousBatching(Executor):
             count = min(count, stable)
         worker_batch.planned_steps = count
         self._schedule(worker_batch, COMPLETION, worker_batch.after_s(worker_batch.planned_steps))
-
-    def _cached_step_costs(self, worker_batch: WorkerBatch, active: Sequence[Request], count: int) -> StepCosts:
-        cache = self.feature_cache
-        assert cache is not None
-        worker, from_s = worker_batch.worker, worker_batch.run_start_s
-        return cache.step_costs(active, count, lambda subset: self.batching.step(worker, subset, from_s))
 
     def _record_steps(self, worker_batch: WorkerBatch) -> None:
         count, batch, totals = worker_batch.planned_steps, len(worker_batch.slots), worker_batch.totals

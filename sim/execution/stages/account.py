@@ -115,29 +115,13 @@ class Account:
 
     def move(self, progress: Progress, group: Worker, from_s: float, until_s: float) -> None:
         """Record a move, on ``group`` of the old and the new GPUs."""
-        progress.request.energy_j += self._record(progress, group, MOVE, MOVE, from_s, until_s)
+        progress.request.energy_j += record_apart(self.run, progress, group, MOVE, MOVE, from_s, until_s)
 
     def lost(self, progress: Progress, cost: StageCost | None, group: Worker, from_s: float, now_s: float) -> None:
         """Record the work for ``progress`` on ``group``, which was lost, if it began by now; a move has no ``cost``."""
         if from_s < now_s:
             joules = None if cost is None else _joules(cost, now_s - from_s)
-            self._record(progress, group, progress.stage.component, "lost", from_s, now_s, joules)
-
-    def _record(
-        self,
-        progress: Progress,
-        group: Worker,
-        component: str,
-        kind: str,
-        from_s: float,
-        until_s: float,
-        joules: float | None = None,
-    ) -> float:
-        """Record work that is no attempt at a stage; return its joules."""
-        row, model = progress.request.row, progress.request.model or ""
-        joules = self.run.cluster.record_busy(group, from_s, until_s, kind, joules, 1, row, model)
-        self._log.add(row, MISSING, component, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
-        return joules
+            record_apart(self.run, progress, group, progress.stage.component, "lost", from_s, now_s, joules)
 
     def add(self, progress: Progress, column: str, value: float) -> None:
         """Add to a column of a request: component_loads, or gpu_s of service GPUs that worked for it."""
@@ -164,6 +148,23 @@ class Account:
                 columns[name][request.row] += getattr(progress, name)
         if request.plan.then is not None:
             self._earlier[request.row] = [columns[name][request.row] for name in _OF_ATTEMPTS]
+
+
+def record_apart(
+    run: Run,
+    progress: Progress,
+    group: Worker,
+    component: str,
+    kind: str,
+    from_s: float,
+    until_s: float,
+    joules: float | None = None,
+) -> float:
+    """Record work for ``progress`` that is no attempt at a stage; return its joules."""
+    row, model = progress.request.row, progress.request.model or ""
+    joules = run.cluster.record_busy(group, from_s, until_s, kind, joules, 1, row, model)
+    run.attempts().add(row, MISSING, component, model, group.gpus, from_s, until_s, estimate_s=0.0, energy_j=joules)
+    return joules
 
 
 def _joules(cost: StageCost, seconds: float) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf, isnan
 
 from mezzotint.backends.base import FREE, Asset, Cost, Work, WorkFailed
-from mezzotint.sim.addons.assets import activation_bytes, on_all_gpus, requested_addons
+from mezzotint.sim.addons.assets import activation_bytes, on_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import (
     ServiceGpus,
@@ -19,9 +19,10 @@ from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.culprit import class_name
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.plan import MISSING, Stage
+from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.stages.account import record_apart
 from mezzotint.sim.protocols import ControlNetPlacement, Loads, LoraLoading, RequestColumn, Run, Worker
 
 CONTROLNET = "controlnet"
@@ -266,7 +267,7 @@ class StageAddons:
         for part in parts:
             by_gpu = [part.load_addons(worker, request, ()) for worker in workers]
             slowest = max(by_gpu, key=lambda loads: sum(cost.seconds for _, cost in loads))
-            loads += [(kind, on_all_gpus(group, cost)) for kind, cost in slowest]
+            loads += [(kind, on_gpus(len(group.gpus), cost)) for kind, cost in slowest]
         return loads
 
     def boundary(self, progress: Progress, group: Worker, done: int, now_s: float) -> Cost:
@@ -312,20 +313,12 @@ class StageAddons:
         service = self._services.pop(progress, None)
         if service is None:
             return 0.0
-        cluster, request = self.run.cluster, progress.request
-        from_s = min(service.from_s, now_s)  # it may fail before it begins
+        request, from_s = progress.request, min(service.from_s, now_s)  # it may fail before it begins
         seconds = now_s - from_s
         for server in service.gpus:
             drawn_j = None if isnan(watts) else watts * seconds
-            joules = cluster.record_busy(
-                server, from_s, now_s, CONTROLNET, drawn_j, 1, request.row, request.model or ""
-            )
-            request.energy_j += joules
-            self.run.attempts().add(
-                request.row, MISSING, CONTROLNET, request.model or "", server.gpus, from_s, now_s,
-                estimate_s=0.0, energy_j=joules,
-            )  # fmt: skip
-            cluster.vacate(server)
+            request.energy_j += record_apart(self.run, progress, server, CONTROLNET, CONTROLNET, from_s, now_s, drawn_j)
+            self.run.cluster.vacate(server)
         if is_last and isinstance(self.controlnet_placement, ServiceGpus):
             self.controlnet_placement.evict_all(service.gpus)
         return seconds * len(service.gpus)

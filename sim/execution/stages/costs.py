@@ -7,6 +7,7 @@ from typing import Literal
 
 from mezzotint.backends.base import Backend, BackendError, Cost, Work, size_text
 from mezzotint.backends.patched import Size
+from mezzotint.sim.addons.assets import on_gpus
 from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
@@ -220,7 +221,7 @@ class StageCosts:
         backend = self.backend
         if degree in self.speedup:
             alone = backend.group_step(work, 1, batch)
-            return None if alone is None else _on_gpus(degree, alone.over(self.speedup[degree]))
+            return None if alone is None else on_gpus(degree, alone.over(self.speedup[degree]))
         if degree == 1 or not work.controlnets:
             return backend.group_step(work, degree, batch)
         assert batch == 1
@@ -237,14 +238,14 @@ class StageCosts:
         if degree == 1:
             return cost
         if degree in self.speedup:
-            return _on_gpus(degree, cost.over(self.speedup[degree]))
+            return on_gpus(degree, cost.over(self.speedup[degree]))
         shares = []
         for work in {(work.width, work.height): work for work in works}.values():
             on_group, alone = (self.backend.group_step(replace(work), gpus) for gpus in (degree, 1))
             if on_group is None or alone is None:
                 return None
             shares.append(on_group.seconds / alone.seconds)
-        return _on_gpus(degree, cost.times(max(shares)))
+        return on_gpus(degree, cost.times(max(shares)))
 
     def _step_ends(self, request: Request, work: Work, batch: int) -> tuple[float, ...]:
         """Return the ends of unequal steps. Raises BackendError where it is not known which of them run."""
@@ -268,11 +269,6 @@ class StageCosts:
                 f"GB of the {memory_bytes / 1e9:.1f} GB of a {self.gpu.name}; lower the batch limit of the group "
                 "policy"
             )
-
-
-def _on_gpus(degree: int, cost: Cost) -> Cost:
-    """Return ``cost``, with the joules of one GPU, with those of ``degree`` GPUs."""
-    return cost if cost.joules is None else Cost(cost.seconds, cost.joules * degree)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,16 +126,13 @@ class StageEstimates:
             # A policy compares whole requests by one degree; a stage that cannot be that wide runs on as many GPUs as
             # it may.
             is_allowed = degree <= self.degrees(progress)[-1]
-            cost = self.cost(progress, degree if is_allowed else self._max_degree(progress, stage, degree))
+            cost = self.cost(progress, degree if is_allowed else self.costs.max_degree(progress.request, stage, degree))
         seconds = cost.seconds(stage.steps - left, left, stage.steps)
         if progress.index + 1 < len(progress.stages):
             for later in progress.stages[progress.index + 1 :]:
-                cost = self._estimate(progress.request, later, self._max_degree(progress, later, degree))
+                cost = self._estimate(progress.request, later, self.costs.max_degree(progress.request, later, degree))
                 seconds += cost.seconds(0, later.steps, later.steps)
         return seconds
-
-    def _max_degree(self, progress: Progress, stage: Stage, gpus: int) -> int:
-        return self.costs.max_degree(progress.request, stage, gpus)
 
 
 @dataclass(frozen=True, slots=True)
