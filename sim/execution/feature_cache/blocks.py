@@ -3,14 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Annotated
+
+import numpy as np
+from annotated_types import MinLen
 
 from mezzotint.backends.base import Cost
-from mezzotint.settings.ranges import Count
+from mezzotint.settings.ranges import Count, Seconds, Share
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.workload import serves_videos
-from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity
-from mezzotint.sim.execution.feature_cache.overhead import Overhead
 from mezzotint.sim.execution.feature_cache.step_costs import MixedStepCosts, PerStepCosts
 from mezzotint.sim.protocols import Run, StepCosts
 
@@ -34,6 +36,94 @@ def reused_shares(similar: Sequence[float], max_in_a_row: int) -> list[float]:
         shares.append(sum(one_more))
         in_a_row = [1.0 - shares[-1], *one_more]
     return shares
+
+
+@dataclass(slots=True)
+class AssumedFeatureSimilarity:
+    """An assumed similarity, by model and side of a square image, equal at every step but the first.
+
+    It is interpolated linearly in pixels; outside the given sides it is that of the nearest. An image of n patches
+    counts as n ** ``independence`` independent ones.
+
+    Args:
+        shares: model -> side in pixels -> share of (patch, block) pairs that are similar to the step before.
+        independence: 0 if the patches of an image are similar all or none; 1 if each is independent.
+        patch_px: side of a patch in pixels.
+        source: source of the shares, for the summary.
+    """
+
+    shares: dict[str, Annotated[dict[Count, Share], MinLen(1)]]
+    independence: Share = 0.35
+    patch_px: int = 256
+    source: str = "assumed"
+
+    def bind(self, run: Run) -> None:
+        for role in run.models:
+            name = run.models[role].name
+            if name in self.shares:
+                by_side = ", ".join(f"{side}: {share:g}" for side, share in sorted(self.shares[name].items()))
+                key = f"share of patch-blocks of {name} like those of the step before, by side"
+                run.assume(key, by_side, self.source)
+        run.assume("how independently the patches of an image are alike", self.independence, self.source)
+
+    def patch_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """Return the similar share of (patch, block) pairs at each of ``steps`` steps; 0 at the first."""
+        share = self._interpolate(model, width * height)
+        return [0.0] + [share] * (steps - 1)
+
+    def image_shares(self, model: str, width: int, height: int, steps: int) -> Sequence[float]:
+        """Return, for each step, the share of blocks for which all patches of an image are similar; 0 at the first."""
+        count = max(width * height / self.patch_px**2, 1.0)
+        share = self._interpolate(model, width * height) ** (count**self.independence)
+        return [0.0] + [share] * (steps - 1)
+
+    def _interpolate(self, model: str, pixels: int) -> float:
+        if model not in self.shares:
+            raise ConfigError(
+                f"feature_cache.likeness.shares: none for {model} (found {', '.join(self.shares) or 'none'}); add "
+                f"'+feature_cache.likeness.shares.{model}={{1024: 0.5}}', or choose another feature_cache="
+            )
+        by_side = sorted(self.shares[model].items())
+        return float(np.interp(pixels, [side**2 for side, _ in by_side], [share for _, share in by_side]))
+
+
+@dataclass(slots=True)
+class Overhead:
+    """Seconds added to every step: per block of the denoiser, and per block and patch of the batch.
+
+    In PatchedServe (8.2) it grows with the batch, and is larger on SD3 (24 blocks) than on SDXL (7).
+
+    Args:
+        blocks: number of blocks by model.
+        block_s: seconds for each block.
+        patch_s: additional seconds for each block and patch.
+        patch_px: side of a patch in pixels.
+        source: source of the seconds, for the summary.
+    """
+
+    blocks: dict[str, Count]
+    block_s: Seconds = 0.0003
+    patch_s: Seconds = 0.00001
+    patch_px: Count = 256
+    source: str = "assumed"
+
+    def bind(self, run: Run) -> None:
+        value = f"{self.block_s:g} a block, {self.patch_s:g} more for each patch of {self.patch_px} px"
+        run.assume("seconds of a step that the feature cache itself takes", value, self.source)
+
+    def seconds(self, active: Sequence[Request]) -> float:
+        """Return the overhead in seconds of one step of ``active``."""
+        patches = sum(request.width * request.height for request in active) / self.patch_px**2
+        return max(self._blocks(request.model or "") for request in active) * (self.block_s + self.patch_s * patches)
+
+    def _blocks(self, model: str) -> int:
+        blocks = self.blocks.get(model)
+        if blocks is None:
+            raise ConfigError(
+                f"feature_cache.overhead.blocks: no number of blocks for {model}, only for "
+                f"{', '.join(self.blocks) or 'no model'}; add '+feature_cache.overhead.blocks.{model}=24'"
+            )
+        return blocks
 
 
 @dataclass(slots=True)

@@ -72,12 +72,10 @@ from mezzotint.sim.execution.stages.launches import LaunchState, Turns
 from mezzotint.sim.execution.stages.live import LiveCosts, LiveSteps, NoEstimates
 from mezzotint.sim.execution.stages.lookahead import Lookahead
 from mezzotint.sim.execution.stages.occupancy import Occupancy
-from mezzotint.sim.execution.stages.patches import bind_patches
 from mezzotint.sim.execution.stages.preparation import Preparation, refuse_two_residencies
 from mezzotint.sim.execution.stages.pulled import Pulled
-from mezzotint.sim.execution.stages.residency import Residency
 from mezzotint.sim.execution.stages.restorations import Restorations
-from mezzotint.sim.execution.stages.settings import check_batches, check_feature_cache, refuse_unused
+from mezzotint.sim.execution.stages.settings import bind_patches, check_batches, check_feature_cache, refuse_unused
 from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
@@ -274,11 +272,10 @@ class Stages(Executor, Scheduler):
         self._account = Account(run)
         if self.feature_cache is not None:
             self._reused = run.add_column("reused_share")
-        residency = {
-            gpu.name: Residency(backend, gpu.memory_bytes, self._placed) for gpu, backend in cluster.kinds.items()
-        }
         refuse_two_residencies(run)
-        self._preparation = Preparation(run, self._account, self.forming_s, residency, self._addons, self._close_before)
+        self._preparation = Preparation(
+            run, self._account, self.forming_s, self._placed, self._addons, self._close_before
+        )
         self._assume(run)
 
     def _run_live(self, gpu: Gpu, backend: Backend) -> LiveCosts:

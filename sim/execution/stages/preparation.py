@@ -1,8 +1,9 @@
 """Preparation of a launch: its group forms, and loads what its GPUs lack, before the first step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from mezzotint.backends.base import Backend, ComponentWeights
 from mezzotint.sim.addons.assets import activation_bytes
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import COMPONENTS, DENOISER, WHOLE, Stage
@@ -10,8 +11,69 @@ from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.execution.stages.launches import LaunchState
-from mezzotint.sim.execution.stages.residency import Residency
 from mezzotint.sim.protocols import Run, Worker
+
+
+@dataclass(slots=True)
+class Residency:
+    """The components in the memory of each GPU; the least recently used one makes room for another.
+
+    At the start a GPU holds the components placed on it if they fit together, else none. A component larger than the
+    memory takes all of it and stays on the host: its measured times include the reading of its weights.
+
+    Args:
+        memory_bytes: memory of each GPU; None holds everything.
+    """
+
+    backend: Backend
+    memory_bytes: int | None
+    placed: dict[int, Sequence[str]] = field(default_factory=dict)
+    _resident: dict[int, dict[tuple[str, str], int]] = field(init=False, default_factory=dict, repr=False)
+    _weights: dict[tuple[str, str], ComponentWeights | None] = field(init=False, default_factory=dict, repr=False)
+
+    def weights(self, model: str, component: str) -> ComponentWeights | None:
+        """Return the weights of ``component`` of ``model``; None if nobody measured them."""
+        key = model, component
+        if key not in self._weights:
+            self._weights[key] = self.backend.component_weights(component, model)
+        return self._weights[key]
+
+    def load_s(self, gpus: Sequence[int], model: str, components: Sequence[str]) -> float:
+        """Make ``components`` resident on ``gpus``, one after another; return the seconds, of GPUs side by side."""
+        if self.memory_bytes is None:
+            return 0.0
+        return max(sum(self._load_s(gpu, model, component) for component in components) for gpu in gpus)
+
+    def forget(self, gpu: int) -> None:
+        """Restore what ``gpu`` held at the start: it failed, and its repair loads that."""
+        self._resident.pop(gpu, None)
+
+    def _load_s(self, gpu: int, model: str, component: str) -> float:
+        key, weights, memory_bytes = (model, component), self.weights(model, component), self.memory_bytes
+        if weights is None or memory_bytes is None:
+            return 0.0
+        resident = self._resident.get(gpu)
+        if resident is None:
+            resident = self._resident[gpu] = self._at_start(gpu, model, memory_bytes)
+        if key in resident:
+            resident[key] = resident.pop(key)  # most recently used last
+            return 0.0
+        # It streams through the whole memory, which drives out the others and leaves nothing of itself
+        # (test_component_larger_than_the_memory_is_loaded_at_every_step_and_drives_out_the_others).
+        if weights.bytes > memory_bytes:
+            resident.clear()
+            return 0.0
+        while sum(resident.values()) + weights.bytes > memory_bytes:
+            del resident[next(iter(resident))]
+        resident[key] = weights.bytes
+        return weights.load_s
+
+    def _at_start(self, gpu: int, model: str, memory_bytes: int) -> dict[tuple[str, str], int]:
+        components = self.placed.get(gpu, COMPONENTS)
+        known = {(model, component): self.weights(model, component) for component in components}
+        resident = {key: weights.bytes for key, weights in known.items() if weights is not None}
+        # Which of them would be there is not known; none is the cautious answer, and is paid once.
+        return resident if sum(resident.values()) <= memory_bytes else {}
 
 
 @dataclass(slots=True)
@@ -22,7 +84,7 @@ class Preparation:
 
     Args:
         forming_s: seconds to form a group of two or more GPUs that were never a group before.
-        residency: the components that the GPUs of each kind hold.
+        placed: number of a GPU -> the components that its policy places on it.
         addons: ControlNets and LoRAs; None if requests have none.
         record_earlier: records what ran before on the GPUs of a launch. It is called ahead of whatever is recorded
             here.
@@ -31,11 +93,17 @@ class Preparation:
     run: Run
     account: Account
     forming_s: float
-    residency: Mapping[str, Residency]
+    placed: dict[int, Sequence[str]]
     addons: StageAddons | None
     record_earlier: Callable[[LaunchState], None]
+    _residency: dict[str, Residency] = field(init=False, repr=False)
+    """By the name of the kind of GPU."""
     _formed: set[int] = field(init=False, default_factory=set, repr=False)
     _charged: dict[tuple[str, str], bool] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        kinds = self.run.cluster.kinds.items()
+        self._residency = {gpu.name: Residency(backend, gpu.memory_bytes, self.placed) for gpu, backend in kinds}
 
     def seconds(self, progress: Progress, launch: LaunchState, group: Worker, now_s: float) -> float:
         """Prepare ``group`` for ``launch`` of ``progress``; return the seconds until its first step begins."""
@@ -64,7 +132,7 @@ class Preparation:
             request.energy_j += spend(cost.seconds, kind, cost.joules)
             cluster.set_model(group, model, activation_bytes(group, request) if cluster.keeps_models else 0)
         if is_charged:
-            loads_s = self.residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
+            loads_s = self._residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:
                 spend(loads_s, "load")
                 self.account.add(progress, "component_loads", 1)
@@ -83,7 +151,7 @@ class Preparation:
 
     def lose(self, gpu: int) -> None:
         """Take note that ``gpu`` failed: what it held is lost, and the communicators of its groups."""
-        for residency in self.residency.values():
+        for residency in self._residency.values():
             residency.forget(gpu)
         self._formed = {group for group in self._formed if gpu not in self.run.cluster.gpus_of(group)}
 
@@ -91,7 +159,7 @@ class Preparation:
         """Return True if loads of the components of ``model`` are charged on GPUs of the kind named ``gpu``."""
         is_charged = self._charged.get((model, gpu))
         if is_charged is None:
-            is_charged = self._are_loads_charged(progress.stages, model, self.residency[gpu])
+            is_charged = self._are_loads_charged(progress.stages, model, self._residency[gpu])
             self._charged[model, gpu] = is_charged
         return is_charged
 

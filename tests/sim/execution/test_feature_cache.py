@@ -14,9 +14,13 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.engine import Engine
 from mezzotint.sim.execution.continuous_batching import ContinuousBatching
-from mezzotint.sim.execution.feature_cache.blocks import PatchLevel, WholeImage, reused_shares
-from mezzotint.sim.execution.feature_cache.feature_similarity import AssumedFeatureSimilarity
-from mezzotint.sim.execution.feature_cache.overhead import Overhead
+from mezzotint.sim.execution.feature_cache.blocks import (
+    AssumedFeatureSimilarity,
+    Overhead,
+    PatchLevel,
+    WholeImage,
+    reused_shares,
+)
 from mezzotint.sim.execution.feature_cache.steps import StepCaching
 from mezzotint.sim.protocols import FeatureCache
 from tests.sim.execution.test_continuous_batching import Stepped

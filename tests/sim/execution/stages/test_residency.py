@@ -2,7 +2,7 @@
 
 from mezzotint.backends.base import ComponentWeights
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
-from mezzotint.sim.execution.stages.residency import Residency
+from mezzotint.sim.execution.stages.preparation import Residency
 from tests.sim.scheduling.group_policies.stage_times import StageTimes
 
 WEIGHTS = {TEXT_ENCODER: (6, 3.0), DENOISER: (8, 5.0)}

@@ -12,7 +12,7 @@ from mezzotint.sim.control.monitor import GlobalMonitor
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.workload import addon_bytes
-from mezzotint.sim.execution.feature_cache.overhead import Overhead
+from mezzotint.sim.execution.feature_cache.blocks import Overhead
 from mezzotint.sim.frontend.delay import Constant, LogNormal, as_delay
 from mezzotint.sim.metrics.design import check_design
 from mezzotint.sim.metrics.request_columns import DeclaredColumn
@@ -70,7 +70,7 @@ OUTSIDE: list[tuple[str, str, str, Any, dict[str, Any]]] = [
     *(
         (
             "likeness",
-            "mezzotint.sim.execution.feature_cache.feature_similarity.AssumedFeatureSimilarity",
+            "mezzotint.sim.execution.feature_cache.blocks.AssumedFeatureSimilarity",
             "shares",
             {"sdxl": each},
             {},
