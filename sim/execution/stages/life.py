@@ -12,13 +12,13 @@
    once its own GPUs are idle (``_start``); one that cannot start lets later ones pass. If its latent must move first,
    the move holds the old and the new GPUs, and the launch queues again at its end (``_move``, ``_moved``). Then its
    group forms and loads what it lacks (`Preparation`). Whenever something started, the policy decides again.
-3. Run. The rule of the policy holds at every boundary, but a launch runs on over its boundaries while the decision on
-   it stands (`Lookahead`). ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at
-   which it may end; a call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at
-   one instant take turns as if each had been decided anew at its last boundary (`Turns`). So results do not depend on
-   how many steps a launch has. A step may be delayed as it begins: by LoRAs that are merged, or by ControlNet
-   servers that are called (`Delays`). The launch goes on later, without another decision. On a live backend each step
-   runs as it begins, and its seconds are known from then on (`LiveSteps`).
+3. Run. A launch runs on over its boundaries while the decision on it stands (`Lookahead`), and never ends within a
+   step. ``LaunchState.ends_s`` is its end as things stand. The clock has a call at each instant at which it may end; a
+   call at another instant than ``ends_s`` does nothing. Launches that end or pass a boundary at one instant take turns
+   as if each had been decided anew at its last boundary (`Turns`). So results do not depend on how many steps a launch
+   has. A step may be delayed as it begins: by LoRAs that are merged, or by ControlNet servers that are called
+   (`Delays`). The launch goes on later, without another decision. On a live backend each step runs as it begins, and
+   its seconds are known from then on (`LiveSteps`).
 4. End. ``_due`` ends the launches of one instant in their turns. Each frees its GPUs (``_end``), its request waits,
    enters its next stage or is answered, and the policy decides again. GPUs whose weights had LoRAs are held until they
    are restored (`Restorations`).
@@ -102,10 +102,6 @@ class Stages(Executor, Scheduler):
 
     Without a group policy a scheduler gives each request to a worker, and its stages run there one after another. Then
     a run is that of ``executor=sequential`` (test_pulled_requests_run_as_sequential).
-
-    With one, the policy decides after every event. Its launches claim their GPUs at once. They start after all events
-    of the instant, in the order of decision, each as soon as all its GPUs are idle; then the policy decides again,
-    until nothing more starts. A launch is never interrupted within a step.
 
     Args:
         group_policy: which GPUs run which stage next; None for a scheduler that chooses workers.
