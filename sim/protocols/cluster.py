@@ -208,9 +208,9 @@ class Cluster(Protocol):
         """
 
     def admit(
-        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), room: int = 0
+        self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), free_bytes: int = 0
     ) -> list[Asset] | None:
-        """Make ``asset`` resident on ``worker``, with ``room`` bytes to spare.
+        """Make ``asset`` resident on ``worker``, with ``free_bytes`` to spare.
 
         Returns:
             The assets that were evicted for it, longest unused first, never the worker's model or one of ``keep``.

@@ -1,5 +1,6 @@
 """Laws of the cluster: roles and orders, capacity, groups, memory, and busy time."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import Asset, Cost, Work, WorkFailed
+from mezzotint.sim import protocols
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.cluster.free_workers import FreeWorkers, remove
 from mezzotint.sim.core.errors import ConfigError, SimulationError
@@ -486,6 +488,14 @@ def test_admit_evicts_the_least_recently_used_addon_and_never_the_model(memory: 
         assert [each for each in worker.resident if each != OWN] == brute
         assert worker.resident[OWN] == 10
         assert sum(worker.resident.values()) <= memory
+
+
+def test_methods_take_the_keywords_of_the_protocol() -> None:
+    cluster = opened(40)
+    for name, stated in inspect.getmembers(protocols.Cluster, inspect.isfunction):
+        if not name.startswith("_"):
+            keywords = dict.fromkeys(list(inspect.signature(stated).parameters)[1:])
+            inspect.signature(getattr(cluster, name)).bind(**keywords)
 
 
 def test_addon_named_like_the_model_is_not_the_model() -> None:
