@@ -554,13 +554,8 @@ class Stages(Executor, Scheduler):
                 break
             # Starts claim, move and pause: the policy sees them at the instant at which they happen
             # (test_run_of_steps_yields_a_gpu_that_another_launch_waits_for).
-            decided = list(self._policy.decide(now_s))
-            for each in decided:
-                self._claim(each)
-            if self._void:
-                self._end_void(now_s)
-            self._lookahead.review()
-            if not decided:
+            self._decide(now_s)
+            if not self._has_launched:
                 break
         self._dispatch_due = False
         for launch in self._queue:
