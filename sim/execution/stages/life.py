@@ -438,12 +438,9 @@ class Stages(Executor, Scheduler):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        if self._may_give_up and isinstance(decided, Launch) and self._is_void(decided):
+        if self._may_give_up and self._is_void(decided):
             return
-        try:
-            progress, gpus, steps, ahead, every, batch, service = decided
-        except (TypeError, ValueError):
-            raise self._error(f"decides on {decided!r}; expected a Launch") from None
+        progress, gpus, steps, ahead, every, batch, service = decided
         try:
             del self._waiting[progress]
         except (KeyError, TypeError):
@@ -454,8 +451,6 @@ class Stages(Executor, Scheduler):
         mask = mask or self._mask(gpus, progress)
         if type(steps) is not int or not 1 <= steps <= progress.left:
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
-        if type(every) is not int or every < 1:
-            raise self._error(f"launches {progress!r} with boundaries every {every!r} steps; expected 1 or more")
         self._gpus.claimed.add(gpus, 1)
         if service or self._addons is not None:
             mask |= self._claim_service(progress, gpus, service)
