@@ -549,11 +549,6 @@ class Cluster:
     def lacks(self, group: Worker, model: str) -> bool:
         return any(self._gpu_workers[number].model != model for number in group.gpus)
 
-    def set_model(self, group: Worker, model: str, free_bytes: int = 0) -> None:
-        for number in group.gpus:
-            if self._gpu_workers[number].model != model:
-                self._install(self._gpu_workers[number], model, free_bytes)
-
     def cut_short(self, group: Worker) -> None:
         if group.busy_until_s > self._clock._now:
             self._record.usage_log.cut(group.id, self._clock._now)
@@ -660,14 +655,16 @@ class Cluster:
             return 1
         return self._residency.slots(worker.gpu, worker.backend, list(self.models.values()))
 
-    def install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
-        """Replace the model of ``worker``. Raises SimulationError if it does not fit or no executor asks for it."""
+    def install(self, group: Worker, model: str, free_bytes: int = 0) -> None:
+        """Replace the model of ``group``. Raises SimulationError if it does not fit or no executor asks for it."""
         if innermost_kind(self._parts) not in ("executor", None):
             raise SimulationError(
-                f"{caller()} installs {model} on {worker} with {worker.running} requests running; only an executor "
+                f"{caller()} installs {model} on {group} with {group.running} requests running; only an executor "
                 "may, since it records the load: use Cluster.change_role"
             )
-        self._install(worker, model, free_bytes)
+        for number in group.gpus:
+            if self._gpu_workers[number].model != model:
+                self._install(self._gpu_workers[number], model, free_bytes)
 
     def _install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
         worker.model = model

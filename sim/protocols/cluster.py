@@ -109,12 +109,6 @@ class Cluster(Protocol):
     def lacks(self, group: Worker, model: str) -> bool:
         """Return True if a GPU of ``group`` does not hold ``model``."""
 
-    def set_model(self, group: Worker, model: str, free_bytes: int = 0) -> None:
-        """Make ``model`` that of every GPU of ``group``, with ``free_bytes`` to spare, as ``install`` does.
-
-        An executor records what ``fetch`` says it costs.
-        """
-
     def cut_short(self, group: Worker) -> None:
         """End now the busy time of ``group`` that was recorded ahead, since its GPU failed."""
 
@@ -156,7 +150,7 @@ class Cluster(Protocol):
         """Return the cost of making ``model`` that of ``group``, and its kind of busy time, for ``record_busy``.
 
         Where GPUs keep several models (``residency=``), the cost depends on where its weights are, and these pass
-        through host memory. Call it before ``install`` or ``set_model``.
+        through host memory. Call it before ``install``.
 
         Args:
             row: trace row of the request that waits for it; -1 for none.
@@ -188,12 +182,13 @@ class Cluster(Protocol):
     def slots(self, worker: Worker) -> int:
         """Return how many of the run's models ``worker`` keeps in its memory; an estimate."""
 
-    def install(self, worker: Worker, model: str, free_bytes: int = 0) -> None:
-        """Make ``model`` that of ``worker``; its present one leaves the memory, unless ``residency=`` keeps it.
+    def install(self, group: Worker, model: str, free_bytes: int = 0) -> None:
+        """Make ``model`` that of every GPU of ``group``; where another one is, it leaves the memory.
 
-        An executor records what ``fetch`` says it costs.
+        With ``residency=`` the other stays. An executor records what ``fetch`` says it costs.
 
         Args:
+            group: a worker or a group of GPUs.
             free_bytes: bytes to stay free for the activations of its requests.
         """
 

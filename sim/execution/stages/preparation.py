@@ -130,7 +130,7 @@ class Preparation:
         if lacks:
             kind, cost = cluster.fetch(group, model, request.row)
             request.energy_j += spend(cost.seconds, kind, cost.joules)
-            cluster.set_model(group, model, activation_bytes(group, request) if cluster.keeps_models else 0)
+            cluster.install(group, model, activation_bytes(group, request) if cluster.keeps_models else 0)
         if is_charged:
             loads_s = self._residency[group.gpu.name].load_s(group.gpus, model, _needed(progress))
             if loads_s:

@@ -44,7 +44,7 @@ def test_no_launch_loads_the_model_of_another_role(policy: str, monkeypatch: pyt
     def loads(*_: object) -> None:
         raise AssertionError("a launch runs on a GPU of another role")
 
-    monkeypatch.setattr(Cluster, "set_model", loads)
+    monkeypatch.setattr(Cluster, "install", loads)
     words = "trace.requests=400", "preload=100", "arrivals.rate_rpm=14", "slo=[5x]"
     outcome = simulated("system=modm-throughput", *words, *ON_GROUPS, f"group_policy={policy}")
     assert outcome.attempts is not None

@@ -121,7 +121,7 @@ def test_random_orders_lose_no_request_and_serve_no_other_role(name: str, monkey
     def loads(*_: object) -> None:
         raise AssertionError("a launch runs on a GPU of another role")
 
-    monkeypatch.setattr(Cluster, "set_model", loads)
+    monkeypatch.setattr(Cluster, "install", loads)
     for seed in range(100):
         outcomes = run_random(name, seed).record.request_columns["outcome"]
         assert np.all(outcomes == COMPLETED), seed
