@@ -359,9 +359,11 @@ class PreemptClass(GroupPolicy):
         new, self._new_at_boundary = self._new_at_boundary, []
         due_s = self._first_pause_s() + min(self.starved_s, self.max_aside_s)
         before, self._last_decision = self._last_decision, Decision(idle, is_pressed, due_s)
-        # Without newly idle GPUs, another pressure or a request left waiting, earlier decisions stay.
+        # Without newly idle GPUs, another pressure or a request left waiting, earlier decisions stay. Requests that
+        # never ran have candidates in common, so a decision launches one of them, and the next turn's another.
         is_changed = before.is_pressed != is_pressed or before.due_s != due_s
-        if idle & ~before.idle or is_changed or not {launch.progress for launch in launches} >= set(new):
+        is_unfinished = launches and idle and (self._new or self._stopped)
+        if idle & ~before.idle or is_changed or is_unfinished or not {launch.progress for launch in launches} >= {*new}:
             self._view.ask_again()
 
     def stands(self, progress: Progress, gpus: tuple[int, ...], begin_s: float) -> Stand:
@@ -441,6 +443,9 @@ class PreemptClass(GroupPolicy):
         gives_way = is_pressed and progress in self._preemptible
         if gives_way and self.give_way == "pause":
             return False
+        waiting = self._worth_of_waiting()
+        if idle and self._worth_bound(waiting, idle) > 0.0:
+            return False  # the decision in its turn launches others beside it, in the order of deadlines
         seconds = costs[group.degree][0]
         for other in self._eligible(group, idle | group.mask, gives_way):
             other_s = costs[other.degree][0] if other.degree in costs else inf
@@ -450,7 +455,7 @@ class PreemptClass(GroupPolicy):
         saved = 1.0 - self._view.remaining_s(progress, group.degree) / self._standalone_s[progress]
         # By more than rounding: the order of ties needs a decision.
         worth = (1.0 + max(0.0, saved)) / self._late_divisor[progress]
-        return worth > self._worth_bound(self._worth_of_waiting(), idle | group.mask) + ROUNDING
+        return worth > self._worth_bound(waiting, idle | group.mask) + ROUNDING
 
     def _find_groups(self, last: Group | None, idle: int, gives_way: bool) -> tuple[Group, ...]:
         """Return the last group and, by degree, the idle group that shares the most GPUs with it."""

@@ -122,6 +122,10 @@ def test_long_launches_run_as_a_decision_at_every_boundary(
     delays=st.sampled_from([{}, {"migration_s": 1.0}, {"forming_s": 3.0}, {"load_s": 5.0}]),
 )
 @example([(0, "small", 26), (12, "middle", 21)], "pause", 4, 20.0, 30.0, {"forming_s": 3.0})
+@example(  # one of two requests with a candidate in common is launched in another's turn, and before it
+    [*zip((0, 4, 0, 10, 0, 2, 10), ["large", *["small"] * 4, "large", "small"], [1] * 7, strict=True)],
+    *("demote", 5, 20.0, 30.0, {}),
+)
 def test_settled_launches_run_as_a_decision_at_every_step(
     asked: list[tuple[int, str, int]],
     give_way: Any,
