@@ -72,9 +72,10 @@ def least_gpu_seconds(
 ) -> list[tuple[int, int]]:
     """Return the (steps, degree) pairs of the least GPU-seconds that run ``steps`` within ``budget_s``.
 
-    Two degrees are enough for the paper's figure 6: as many rounds as the budget allows on the narrower, the rest on
-    the wider. A round holds whole steps, and the last one ends with its last step. The pairs are ascending by degree;
-    the list is empty if the budget is too short for the fastest degree.
+    Two degrees are enough for the paper's figure 6: as many rounds as the budget allows on the narrower and the rest on
+    the wider, or as few as it asks for on the wider and the rest on the narrower. A round holds whole steps, and the
+    last one ends with its last step. The pairs are ascending by degree; the list is empty if the budget is too short
+    for the fastest degree.
 
     Args:
         round_s: seconds of a round.
@@ -98,6 +99,15 @@ def least_gpu_seconds(
             cost = first * other * other_s + (steps - first) * degree * seconds
             if rounds and cost < min_cost:
                 min_cost, cheapest = cost, [(first, other), (steps - first, degree)]
+            rounds = 1
+            while rounds * count < steps:
+                rest = steps - rounds * count
+                if needed_s(rounds, rest, other_s, other_count, round_s) <= budget_s:
+                    cost = (steps - rest) * degree * seconds + rest * other * other_s
+                    if cost < min_cost:
+                        min_cost, cheapest = cost, [(rest, other), (steps - rest, degree)]
+                    break
+                rounds += 1
         if not narrower:
             break
     return cheapest

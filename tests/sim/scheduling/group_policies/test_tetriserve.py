@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mezzotint.backends.base import Cost, Work
@@ -96,6 +96,7 @@ def by_rounds(step_s: list[tuple[int, float]], round_s: float) -> list[tuple[int
     round_s=st.integers(1, 50).map(float),
     step_s=step_times,
 )
+@example(steps=4, budget_s=11.0, round_s=4.0, step_s=[(1, 3.0), (2, 2.0), (4, 2.0), (8, 1.0)])  # the wider first
 def test_allocation_has_the_least_gpu_seconds_of_all_pairs_of_whole_rounds(
     steps: int, budget_s: float, round_s: float, step_s: list[tuple[int, float]]
 ) -> None:
