@@ -75,14 +75,15 @@ def measure_cells(held_out: pd.DataFrame, backend: Profiled, model: str, min_req
 
 def accuracy_text(cells: Sequence[Cell]) -> str:
     """Return one line: the share of cells and requests within the tolerance, and the worst error."""
+    if not cells:
+        return "not checked: no size and number of steps has so many held-out requests as --least asks for"
     within = [cell for cell in cells if cell.is_within_tolerance]
     requests = sum(cell.requests for cell in cells)
     inside = sum(cell.requests for cell in within)
-    worst = max((cell.error for cell in cells), default=0.0)
-    share = f", {100 * inside / requests:.1f} % of the {requests:,} held-out requests" if requests else ""
+    worst = max(cell.error for cell in cells)
     return (
         f"mean and p90 within {100 * TOLERANCE:g} % in {len(within)} of {len(cells)} cells of one size and number of "
-        f"steps{share}, worst {100 * worst:.1f} %"
+        f"steps, {100 * inside / requests:.1f} % of the {requests:,} held-out requests, worst {100 * worst:.1f} %"
     )
 
 

@@ -1,5 +1,6 @@
 """Size, steps and generation seconds of every request of a log, in order of arrival."""
 
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -22,19 +23,47 @@ SHAPE = ["width", "height", "steps", "frames"]
 def observe(trace: Trace) -> pd.DataFrame:
     """Return arrival_s, width, height, steps, seconds, frames and pixels (of all frames) of requests that have them.
 
-    Raises ConfigError for fewer than two.
+    A profile has the cost of one kind of request: of one image, and of the commonest model, guidance, strength, add-ons
+    and input images. Says on standard error how many others are left out. Raises ConfigError for fewer than two.
     """
     names = {"arrival_s": "arrival_s", "width": "width", "height": "height", "steps": "steps", "gen_s": "seconds"}
     seen = pd.DataFrame({name: trace.column(column) for column, name in names.items()})
     seen["frames"] = np.maximum(trace.column("frames"), 1)
     seen["pixels"] = seen["width"] * seen["height"] * seen["frames"]
     known = (seen[["width", "height", "steps", "seconds"]] > 0).all(axis=1)
+    if known.sum() >= 2:
+        known &= _are_alike(trace, known)
     if known.sum() < 2:
         raise ConfigError(
             f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, "
             "expected 2 or more; take a trace with generation seconds (mezzotint trace import sd-beta)"
         )
     return seen[known]
+
+
+def _are_alike(trace: Trace, known: pd.Series) -> pd.Series:
+    """Return which requests are of one image and else of the commonest kind of ``known`` ones."""
+    kinds = {
+        name: trace.table.column(name).to_pandas()
+        for name in ("base_model", "images", "guidance", "strength", "input_images", "controlnets", "loras")
+        if trace.has(name)
+    }
+    alike = known.copy()
+    reasons = []
+    for name, cells in kinds.items():
+        if name == "guidance":
+            cells = cells.gt(1.0).where(cells.notna())  # of the scale only this changes the work
+        elif name in ("controlnets", "loras"):
+            cells = cells.map(lambda names: "+".join(sorted(names)) if names is not None else "")
+        common = 1 if name == "images" else cells[alike].mode(dropna=False).get(0)
+        of_kind = (cells.fillna(1) == 1) if name == "images" else (cells == common) | (cells.isna() & pd.isna(common))
+        if others := int((alike & ~of_kind).sum()):
+            reasons.append(f"{others:,} of other {name}" if name != "images" else f"{others:,} of several images")
+            alike &= of_kind
+    if reasons:
+        said = f"{int(alike.sum()):,} of {int(known.sum()):,} requests are of one kind; left out: {', '.join(reasons)}"
+        print(f"mezzotint: trace {trace.name}: {said}", file=sys.stderr)
+    return alike
 
 
 def period(seen: pd.DataFrame, begins: datetime | None) -> str:

@@ -152,3 +152,39 @@ def test_quiet_requests_of_a_result_give_a_profile(tmp_path: Path, capsys: pytes
     (tmp_path / "m.json").write_text('{"latency_mean": 1.0}')
     assert main([*words[:2], str(tmp_path / "m.json"), *words[3:], "-o", str(tmp_path)]) == 2
     assert "m.json: has aggregates alone, expected the requests" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "usual", "other", "said"),
+    [
+        ("images", 1, 4, "20 of several images"),
+        ("guidance", 7.0, 1.0, "20 of other guidance"),
+        ("base_model", "sdxl", "flux", "20 of other base_model"),
+        ("loras", ["a"], [], "20 of other loras"),
+        ("controlnets", [], ["canny"], "20 of other controlnets"),
+        ("strength", None, 0.4, "20 of other strength"),
+        ("input_images", None, 1, "20 of other input_images"),
+    ],
+)
+def test_profile_is_of_requests_of_one_kind(
+    column: str, usual: object, other: object, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step takes .1 s; a third of the requests ask for more, and take three times as long."""
+    is_other = np.arange(60) % 3 == 2
+    columns = {
+        "request_id": np.arange(60).astype(str), "arrival_s": np.arange(60, dtype=float),
+        "width": np.full(60, 512), "height": np.full(60, 512), "steps": np.where(np.arange(60) % 2, 20, 40),
+        column: [other if each else usual for each in is_other],
+    }  # fmt: skip
+    columns["gen_s"] = np.where(is_other, 3.0, 1.0) * 0.1 * columns["steps"]
+    seen = observe(make(columns, name="mixed", source="a law"))
+    assert len(seen) == 40
+    assert np.allclose(seen["seconds"], 0.1 * seen["steps"])
+    assert f"mixed: 40 of 60 requests are of one kind; left out: {said}" in capsys.readouterr().err
+
+
+def test_check_on_too_few_requests_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(service(400), tmp_path / "t.parquet")
+    words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
+    assert main(words) == 0
+    assert "not checked: no size and number of steps" in capsys.readouterr().out
