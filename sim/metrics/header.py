@@ -51,6 +51,10 @@ COLUMNS = {
 }
 """Columns of a trace in words, where they differ from their names."""
 
+WORK = ("width", "height", "frames", "steps", "images", "base_model", "controlnets", "loras", "guidance",
+        "negative_prompt", "input_images", "strength")  # fmt: skip
+"""Columns of a trace that say what a request asks for."""
+
 UNTIMED = {"text_encode": "text encoding", "vae_decode": "decoding"}
 """Stages in words."""
 
@@ -298,6 +302,17 @@ def _traffic(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     parts += _client(config.get("client") or {})
     text = f"{printable(str(trace.get('name') or 'trace'))}: {', '.join(parts)}"
     return f"{text}; not used: {_all_of(unused)}" if unused else text
+
+
+def ignored_work(summary: Mapping[str, Any]) -> str:
+    """Return what the trace says of its requests' work and the run does not read, with the reasons; else nothing."""
+    trace = summary["trace"] or {}
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in ((trace.get("columns") or {}).get("unused") or {}).items():
+        if name in WORK:
+            by_reason.setdefault(reason, []).append(COLUMNS.get(name, name))
+    said = "; ".join(f"{', '.join(_distinct(names))} ({reason})" for reason, names in by_reason.items())
+    return said and f"{printable(str(trace.get('name') or 'trace'))}: its own work is not served: {said}"
 
 
 def arrivals_text(arrivals: Mapping[str, Any]) -> str:

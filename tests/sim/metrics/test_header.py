@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from mezzotint.sim.metrics.header import MAX_LINE, MAX_RUN_LINE, Header, header, run_line, split_rows, unlike_work
+from mezzotint.sim.metrics.header import (
+    MAX_LINE,
+    MAX_RUN_LINE,
+    Header,
+    header,
+    ignored_work,
+    run_line,
+    split_rows,
+    unlike_work,
+)
 
 MODEL = {
     **{"role": "large", "model": "sdxl-mlperf", "gpu": "l40s", "width": 1024, "height": 1024, "steps": 20},
@@ -102,3 +111,16 @@ def test_declared_hits_are_no_cache_and_too_few_periods_are_said() -> None:
     )
     assert found.state.startswith("hits declared; 22 min measured")
     assert found.state.endswith("; GlobalMonitor decided 2 times")
+
+
+def test_work_that_a_trace_asks_for_and_a_run_does_not_serve_is_named() -> None:
+    unused = {
+        "prompt": "no part compares prompts",
+        "width": "shapes=model",
+        "height": "shapes=model",
+        "loras": "addons",
+    }
+    found = {"trace": {"name": "log", "columns": {"unused": unused}}}
+    assert ignored_work(found) == "log: its own work is not served: sizes (shapes=model); LoRAs (addons)"
+    assert ignored_work({"trace": {"name": "log", "columns": {"unused": {"prompt": "none compares"}}}}) == ""
+    assert ignored_work({"trace": None}) == ""
