@@ -91,7 +91,8 @@ def run(
         print(run_line(summary, plain, folder=str(folder)))
         for what, (value, source) in cautions(summary).items():
             warn(f"{what}: {value}; {source}")
-        if ignored := ignored_work(summary):
+        # Of a trace that somebody brought; what a made-up one asks for is no news.
+        if str(plain["trace"].get("_target_")).endswith(".file.File") and (ignored := ignored_work(summary)):
             print(f"mezzotint: {ignored}", file=sys.stderr)
         return 0
 
@@ -270,16 +271,13 @@ def _run_points(words: Sequence[str], files: Files, folder: Path, claim: Path) -
 
 
 def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Warn once of each extrapolation, cost that was not measured, and work not served in the runs of a sweep."""
-    from mezzotint.sim.metrics.header import ignored_work
+    """Warn once of each extrapolation and each cost that was not measured in the runs of a sweep."""
     from mezzotint.sim.metrics.summary import cautions
 
     found = [cautions(each) for each in summaries.values() if each["assumptions"] is not None]
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")
-    for ignored in sorted({*filter(None, map(ignored_work, summaries.values()))}):
-        print(f"mezzotint: {ignored}", file=sys.stderr)
 
 
 def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
