@@ -13,7 +13,7 @@ from annotated_types import Ge, Le
 from mezzotint.settings.assumption import Assumption
 from mezzotint.traces.arrivals.base import MAX_RPM, Rpm, Schedule, Times
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.formats.cells import are_dates, as_text, numbers, pointed, refusal
+from mezzotint.traces.formats.cells import are_dates, as_text, numbers, pointed, refusal, unit_of
 from mezzotint.traces.formats.clock import PER_SECOND, read_clock
 from mezzotint.traces.formats.headers import COUNTS, UNIT_WORDS, meaning, normalise, rate_unit
 from mezzotint.traces.formats.opening import open_table
@@ -140,7 +140,8 @@ def read_rates(path: Path, per: Unit | None = None) -> tuple[Times, Times, Assum
     if time is None:
         edges_s: Times = np.arange(len(values) + 1) / PER_SECOND[per or "s"]  # a unit is needed here
     else:
-        starts_s, written = _times(time, cells[time], origin)
+        unit = unit_of(table.schema.field(time).type) or _time_unit(time)
+        starts_s, written = _times(time, cells[time], origin, unit)
         edges_s = np.append(starts_s, 2 * starts_s[-1] - starts_s[-2])
     if not values.any():
         raise TraceError(f"{path}: found no rate above 0 in {len(values)} rows, expected at least one")
@@ -206,12 +207,12 @@ def _unit(where: str, name: str, per: Unit | None, needs_unit: bool) -> Unit | N
     return unit  # type: ignore[return-value]
 
 
-def _times(name: str, cells: pa.ChunkedArray | None, origin: Origin) -> tuple[Times, str]:
+def _times(name: str, cells: pa.ChunkedArray | None, origin: Origin, unit: str | None) -> tuple[Times, str]:
     """Return the times of the rows, (m,) seconds after the first, and how they are written."""
     if cells is None or len(cells) < 2:
         raise TraceError(f"{origin.where}: found one row, expected two or more: an interval ends at the next row")
     cells = cells if are_dates(cells) else pointed(cells, origin, "arrival_s")
-    clock = read_clock(cells, origin, unit=_time_unit(name), has_date="date" in normalise(name))
+    clock = read_clock(cells, origin, unit=unit, has_date="date" in normalise(name))
     late = np.diff(clock.seconds, prepend=-np.inf) > 0
     _refuse(origin, "arrival_s", cells, ~late, "a time after that of the row before")
     written = "".join(f", {part}" for part in (f"{name} as {clock.written}", *clock.remarks))

@@ -44,6 +44,11 @@ def name_of(item: Any) -> str | None:
     return None if item is None else str(item)
 
 
+def unit_of(kind: pa.DataType) -> str | None:
+    """Return the unit of durations, whose cells `as_text` counts in it; None for another kind."""
+    return str(kind.unit) if pa.types.is_duration(kind) else None
+
+
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Return a column's cells as text, (n,), "" and NaN as null, lists as JSON; None for a kind without such values."""
     kind = column.type

@@ -1,6 +1,7 @@
 """Read a column of times: numbers or dates, of which unit, since when, and where they go back."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -131,9 +132,17 @@ def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, state
     known = values.drop_null().to_numpy()
     median = float(np.median(known)) if len(known) else 0.0
     remarks = []
-    if name == "auto" and stated is None and has_date and EXCEL_DAYS[0] < median < EXCEL_DAYS[1]:
+    may_be_days = name == "auto" and EXCEL_DAYS[0] < median < EXCEL_DAYS[1]
+    if may_be_days and (stated == "d" or (stated is None and has_date)):
         days = pc.subtract(values, 25_569.0)  # 1970-01-01
         return Clock(pc.multiply(days, 86_400.0), False, "days of a spreadsheet since 1899-12-30")
+    if may_be_days and stated is None and EXCEL_DAYS[0] < known.min() and known.max() < EXCEL_DAYS[1]:
+        column = origin.column("arrival_s")
+        raise TraceError(
+            f"{origin.where}: column {column}: found numbers about {median:.8g}, which may be a spreadsheet's days, or"
+            f" seconds of the file's own clock; say --unit {shlex.quote(column)}=d, or s{OF_COMMAND}, or put _days or"
+            " _s after the column's name"
+        )
     by_size = next((unit for unit in ("s", "ms", "us", "ns") if median / PER_SECOND[unit] <= LATEST_S), "ns")
     unit = UNIX.get(name) or stated or "s"
     absolute = name in UNIX or (name == "auto" and median / PER_SECOND[unit] > LONGEST_S)

@@ -30,7 +30,7 @@ UNIT_WORDS: Mapping[str, str] = {
         "s": ("s", "sec", "secs", "second", "seconds"),
         "min": ("min", "mins", "minute", "minutes"),
         "h": ("h", "hr", "hrs", "hour", "hours"),
-        "d": ("d", "day", "days"),
+        "d": ("day", "days"),  # not d: Azure's Log Analytics puts _d after the name of each number
     }.items()
     for word in words
 }
@@ -110,6 +110,15 @@ def guess_meaning(name: str) -> str | None:
     known = {alias: of for of, names in NAMES.items() for alias in names if len(alias) > 3}
     near = [alias for alias in difflib.get_close_matches(plain, known, 3, LIKENESS) if alias[0] == plain[0]]
     return known[near[0]] if near else None
+
+
+def is_unsaid_ms(header: Collection[str]) -> bool:
+    """Return True if a table with these columns is likely of a tool whose relative times are milliseconds."""
+    plain = {normalise(name) for name in header}
+    return any(
+        set(table["known_by"]) <= plain <= {*table["known_by"], *table.get("beside", plain)}
+        for table in _DATA["unsaid_ms"]
+    )
 
 
 def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:

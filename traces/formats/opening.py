@@ -128,7 +128,7 @@ def frame_table(frame: pd.DataFrame) -> pa.Table:
 
     Raises TraceError if a column holds values of several kinds.
     """
-    if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
+    if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex | pd.TimedeltaIndex):
         frame = frame.reset_index(names=frame.index.name or "time")
     try:
         return plain_text(pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False))

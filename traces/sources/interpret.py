@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.formats.cells import are_dates, as_text, integers, name_of, numbers, pointed, refusal
+from mezzotint.traces.formats.cells import are_dates, as_text, integers, name_of, numbers, pointed, refusal, unit_of
 from mezzotint.traces.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
 from mezzotint.traces.formats.headers import (
     NAMES,
@@ -27,6 +27,7 @@ from mezzotint.traces.formats.headers import (
     Meaning,
     guess_meaning,
     is_failure,
+    is_unsaid_ms,
     meaning,
     normalise,
     not_requests,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 SAID = "read_as"
 """Key of the note with what was taken, what was left out and what was guessed, a sentence each."""
 
-WHOLE_SECONDS = 100
-"""Median of whole numbers without a unit from which a duration may be in another unit than seconds."""
+MAX_SECONDS = 100
+"""Median of numbers without a unit from which a duration may be in another unit than seconds."""
 
 READ_BY_GATEWAY = "whose keys `mezzotint trace import gateway` reads"
 """Said of objects in the cells of a table."""
@@ -75,6 +76,7 @@ class Interpretation:
 
     Attributes:
         names: meaning -> the file's name of its column.
+        typed: the file's name of a column of durations -> the unit that its type has.
         left_out: the file's name of a column -> why it is not in the trace.
         remarks: what was guessed or looks odd, a sentence each.
         numbers: (n,) numbers of the rows in the file.
@@ -99,7 +101,10 @@ class Interpretation:
             for name, column in zip(self.header, table.columns, strict=True)
             if (cells := as_text(column)) is not None
         }
+        self.typed: dict[str, str] = {}
         for name, kind in zip(self.header, table.schema.types, strict=True):
+            if unit := unit_of(kind):
+                self.typed[name] = unit
             if name not in self.cells:
                 why = READ_BY_GATEWAY if pa.types.is_struct(kind) else "no single values"
                 self.left_out[name] = f"holds {kind}, {why}"
@@ -248,6 +253,12 @@ class Interpretation:
                     f"{self.where}: column {column!r} is missing, found {excerpt(', '.join(self.header))}; check the"
                     " file or the map"
                 )
+        for column, unit in self.source.units.items():
+            if self.typed.get(column, unit) != unit:
+                raise TraceError(
+                    f"{self.where}: --unit {_quoted(f'{column}={unit}')}: the column holds durations in"
+                    f" {WORDS[self.typed[column]]}; leave the option out"
+                )
 
     def _meaning(self, column: str) -> Meaning | None:
         """Return the meaning of a column, as mapped or by its usual name, and its unit, as told or by its name."""
@@ -258,7 +269,7 @@ class Interpretation:
             by_name = Meaning(mapped, unit)
         elif by_name is None or by_name.name in self.source.columns:
             return None
-        return Meaning(by_name.name, self.source.units.get(column) or by_name.unit)
+        return Meaning(by_name.name, self.typed.get(column) or self.source.units.get(column) or by_name.unit)
 
     def _rank(self, name: str, column: str) -> int:
         """Return the place of a column among those that may have a meaning, the first being the likeliest."""
@@ -366,11 +377,11 @@ class Interpretation:
         if unit is None:
             known = values.drop_null().to_numpy()
             middle = np.median(known) if len(known) else 0.0
-            if middle >= WHOLE_SECONDS and (known == np.floor(known)).all():
+            if middle >= MAX_SECONDS:
                 likely = [unit for unit in ("ns", "us", "ms", "s") if 0.1 <= middle / scale(unit) <= 86_400] or ["s"]
                 raise TraceError(
-                    f"{self.where}: column {excerpt(column)}: found whole numbers about {middle:g}, which may be of any"
-                    f" unit; say --unit {_quoted(column)}={', or '.join(likely)}{OF_COMMAND}"
+                    f"{self.where}: column {excerpt(column)}: found numbers about {middle:g}, which may be of any unit;"
+                    f" say --unit {_quoted(column)}={', or '.join(likely)}{OF_COMMAND}"
                 )
             self.remarks.append(f"{column} states no unit and is read as seconds")
         return values if scale(unit) == 1.0 else pc.divide(values, scale(unit))
@@ -471,7 +482,13 @@ class Interpretation:
                 f" {_quoted(f'{column}=s')}{OF_COMMAND}"
             )
         has_date = "date" in normalise(column)
-        return read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
+        clock = read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
+        if clock.relative and unit is None and name == "auto" and is_unsaid_ms(self.header):
+            raise TraceError(
+                f"{self.where}: column {excerpt(column)}: found numbers without a unit in a table like those of AIPerf"
+                f" or Mooncake, which count milliseconds; say --unit {_quoted(column)}=ms, or s{OF_COMMAND}"
+            )
+        return clock
 
     def _unused(self, name: str) -> str:
         """Return why a column without a meaning is not in the trace."""

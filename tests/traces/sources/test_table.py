@@ -181,6 +181,11 @@ def test_usual_names_are_read(header: str, cells: str, expected: dict[str, Any],
         ("time,prompt,secconds,fps\n1,a,5,16\n", {}, "secconds looks like video_s"),
         ("time,prompt,seconds\n1,a,5\n", {}, "seconds of a video without frames per second"),
         ("time,prompt,latency\n1,a,6100\n", {}, "6100, which may be of any unit; say --unit latency=ms, or s "),
+        ("time,prompt,latency\n1,a,4100.5\n", {}, "4100.5, which may be of any unit; say --unit latency=ms, or s "),
+        ("time,prompt,duration_d\n1,a,4.1\n", {}, "duration_d looks like latency_s"),
+        ("timestamp\n46329.416667\n46329.417361\n", {}, "a spreadsheet's days, or seconds.*--unit timestamp=d, or s"),
+        ('{"timestamp": 300.0, "text": "a", "extra": {"n": 2}}', {}, "milliseconds; say --unit timestamp=ms"),
+        ('{"timestamp": 0, "input_length": 3, "hash_ids": [1]}', {}, "milliseconds; say --unit timestamp=ms"),
         ("time,text,caption\n1,a,b\n", {}, "columns text, caption, each of which may be prompt.*--map prompt=text"),
     ],
 )
@@ -195,6 +200,11 @@ def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
     asked = "time,my_prompt,latency\n1,a fox,6100\n"
     trace = imported(tmp_path, asked, columns={"prompt": "my_prompt"}, units={"latency": "ms"})
     assert trace.table.select(["prompt", "latency_s"]).to_pylist() == [{"prompt": "a fox", "latency_s": 6.1}]
+    days = "timestamp\n46329.416667\n46329.417361\n"
+    assert imported(tmp_path, days, units={"timestamp": "d"}).arrival_s.tolist() == pytest.approx([0, 60], abs=0.1)
+    assert imported(tmp_path, days, units={"timestamp": "s"}).arrival_s[0] == 46329.416667
+    aiperf = '{"timestamp": 300.0, "text": "a"}{"timestamp": 4450.0, "text": "b"}'
+    assert imported(tmp_path, aiperf, units={"timestamp": "ms"}).arrival_s.tolist() == [0.3, 4.45]
     trace = imported(tmp_path, asked, leave_out=["my_prompt", "latency"])
     assert trace.prompts().to_pylist() == [None]
     assert "my_prompt (as told)" in said(trace)
@@ -578,6 +588,22 @@ def test_objects_in_cells_name_the_source_that_reads_them(tmp_path: Path) -> Non
     structs = Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
     for trace in (imported(tmp_path, texts.to_csv(index=False)), structs):
         assert "import gateway` reads" in trace.notes["columns_left_out"]["payload"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_keep_the_unit_of_their_type(unit: str, tmp_path: Path) -> None:
+    ticks = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[unit]
+    durations = pa.array([0, 2 * ticks, None, 300 * ticks], pa.duration(unit))
+    table = pa.table({"time": durations.fill_null(0), "latency_ms": durations, "prompt": list("abcd")})
+    pq.write_table(table, tmp_path / "t.parquet")
+    path = tmp_path / "t.parquet"
+    trace = Table(path=path).load(np.random.default_rng(0))
+    assert trace.arrival_s.tolist() == [0, 0, 2, 300]
+    assert trace.table["latency_s"].to_pylist() == [0, None, 2, 300]
+    with pytest.raises(TraceError, match=r"holds durations in .*; leave the option out"):
+        Table(path=path, units={"latency_ms": "h"}).load(np.random.default_rng(0))
+    frame = pd.DataFrame({"prompt": ["a", "b"]}, index=pd.to_timedelta([0, 1500], "ms"))
+    assert read(mezzotint.trace(frame)).arrival_s.tolist() == [0, 1.5]
 
 
 def test_lists_and_numbers_of_parquet_are_read(tmp_path: Path) -> None:
