@@ -1,5 +1,6 @@
 """Interpret the columns of a table of requests: what each means, and its cells as a trace has them."""
 
+import ast
 import json
 import re
 import shlex
@@ -53,8 +54,8 @@ READ_BY_GATEWAY = "whose keys `mezzotint trace import gateway` reads"
 AGREE_S = 1e-3
 """Two clocks of one table agree if no request is further apart on them."""
 
-SQUARE = (64, 16_384)
-"""Numbers that may be the side of a square image, in pixels."""
+SQUARES = range(64, 4097, 64)
+"""Numbers that are read as the side of a square image, pixels; others may be bytes, or the lines of a video (720)."""
 
 SIZE = re.compile(r"\s*(\d{1,9})\s*(?:px)?\s*[xX×*]\s*(\d{1,9})\s*(?:px)?\s*")
 
@@ -357,6 +358,8 @@ class Interpretation:
         if pa.types.is_string(kind):
             return cells
         if pa.types.is_list(kind):
+            if pc.any(pc.match_substring(cells, "{")).as_py():
+                self.remarks.append(f"{column}: of objects the names are taken")
             return pa.array([_listed(cell, self.source.list_separator) for cell in cells.to_pylist()], kind)
         if name == "input_images" and not _are_numbers(cells):
             self.remarks.append(f"{column} names input images, which are counted")
@@ -395,7 +398,7 @@ class Interpretation:
         sides = [_sides(text) for text in distinct.dictionary.to_pylist()]
         if NO_SIZE in sides:
             index = pc.index(distinct.indices, pa.scalar(sides.index(NO_SIZE), pa.int32())).as_py()
-            expected = f"WIDTHxHEIGHT in pixels, such as 1024x768 (--leave-out {_quoted(column)} goes without)"
+            expected = "WIDTHxHEIGHT in pixels, such as 1024x768 (--map size= goes without the column)"
             raise refusal(origin, index, "size", repr(self.cells[column][index].as_py()), expected)
         if names := sorted({text.strip() for text in distinct.dictionary.to_pylist()} & SIZES.keys()):
             shown = ", ".join(f"{name} as {'x'.join(map(str, SIZES[name]))}" for name in names)
@@ -403,13 +406,18 @@ class Interpretation:
         made = {}
         for position, name in enumerate(("width", "height")):
             pixels = pa.array([None if side is None else side[position] for side in sides], pa.int64())
-            made[name] = pixels.take(distinct.indices)
+            made[name] = pa.chunked_array([pixels.take(distinct.indices)])
         if made.keys() <= columns.keys():
-            del self.names["size"]
+            known = pc.or_(pc.is_valid(columns["width"]), pc.is_valid(columns["height"]))
+            fills = pc.and_(pc.invert(known), pc.is_valid(made["width"]))
             same = all(pc.all(pc.equal(made[name], columns[name])).as_py() is not False for name in made)
-            self.left_out[column] = (
-                "the same as width and height" if same else "differs from width and height, which are taken"
-            )
+            why = "the same as width and height" if same else "differs from width and height, which are taken"
+            if count := pc.sum(fills).as_py():
+                self.remarks.append(f"{column}: read in {count:,} rows without width and height; elsewhere {why}")
+                columns |= {name: pc.if_else(fills, made[name], columns[name]) for name in made}
+            else:
+                del self.names["size"]
+                self.left_out[column] = why
             return
         for name in made:
             if name in columns:
@@ -440,6 +448,14 @@ class Interpretation:
             numbers(pointed(self.cells[column], where, name), where, name)
             for name, column in (("video_s", seconds), ("fps", fps))
         )
+        lacks = pc.and_(pc.is_valid(length), pc.is_null(rate))
+        if missing:
+            lacks = pc.and_(lacks, pc.is_null(columns["frames"]))
+        if (index := pc.index(lacks, pa.scalar(True)).as_py()) >= 0:
+            raise TraceError(
+                f"{origin.cell(index, 'fps')}: found null beside {excerpt(seconds)}, expected frames per second; fix or"
+                " drop the row, or go without the frames of all, --map video_s="
+            )
         length = pc.divide(length, scale(self.meanings[seconds].unit))
         # rounded first, so that 0.1 s at 30 frames a second are 3 frames and not 2.9999999999999996
         product = pc.round(pc.multiply(length, rate), 6)
@@ -532,7 +548,7 @@ def _sides(text: str) -> tuple[int, int] | None:
         return int(match[1]), int(match[2])
     if text.strip().lower() in SIZES:
         return SIZES[text.strip().lower()][0], SIZES[text.strip().lower()][1]
-    is_side = re.fullmatch(r"\s*\d{1,9}\s*", text) and SQUARE[0] <= int(text) <= SQUARE[1]
+    is_side = re.fullmatch(r"\s*\d{1,9}\s*", text) and int(text) in SQUARES
     return (int(text), int(text)) if is_side else NO_SIZE
 
 
@@ -587,12 +603,14 @@ def _suits(cells: pa.ChunkedArray, name: str) -> bool:
 
 
 def _listed(cell: str | None, separator: str) -> list[str] | None:
-    """Return the names in a cell, a JSON array or words with separators between them."""
+    """Return the names in a cell: a list or an object of JSON or Python, or words with separators between them."""
     if cell is None:
         return None
-    if cell.lstrip().startswith("["):
+    for parse in (json.loads, ast.literal_eval) if cell.lstrip()[:1] in ("[", "{") else ():
         try:
-            return [str(item) for item in json.loads(cell.replace("'", '"'))]
-        except ValueError:
-            pass
+            items = parse(cell.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        items = items if isinstance(items, list) else [items]
+        return [name_of(item) or json.dumps(item, default=str) for item in items if item is not None]
     return [part.strip() for part in cell.split(separator) if part.strip()]

@@ -201,6 +201,9 @@ def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
     trace = imported(tmp_path, asked, columns={"prompt": "my_prompt"}, units={"latency": "ms"})
     assert trace.table.select(["prompt", "latency_s"]).to_pylist() == [{"prompt": "a fox", "latency_s": 6.1}]
     days = "timestamp\n46329.416667\n46329.417361\n"
+    columns = {"size": "", "video_s": ""}
+    trace = imported(tmp_path, "time,size,seconds,fps\n0,1240,8,16\n1,1241,8,\n", columns=columns)
+    assert trace.table.select(["width", "frames"]).to_pylist() == [{"width": None, "frames": None}] * 2
     assert imported(tmp_path, days, units={"timestamp": "d"}).arrival_s.tolist() == pytest.approx([0, 60], abs=0.1)
     assert imported(tmp_path, days, units={"timestamp": "s"}).arrival_s[0] == 46329.416667
     aiperf = '{"timestamp": 300.0, "text": "a"}{"timestamp": 4450.0, "text": "b"}'
@@ -423,6 +426,9 @@ def test_requests_at_equal_intervals_are_taken_if_told(tmp_path: Path) -> None:
         ("time\n20261103100000\n20261103100009\n", "arrival_s", [0, 9]),
         ("\n# exported, by x\n\ntime,prompt\n\n0,a\n5,b\n", "arrival_s", [0, 5]),
         ("# a log\n# time,prompt\n0,a\n5,b\n", "prompt", ["a", "b"]),
+        ("time,width,height,size\n0,512,512,\n1,,,64x32\n2,8,8,9x9\n", "height", [512, 32, 8]),
+        ('{"time": 0, "loras": [{"name": "x", "scale": 1}]}{"time": 1, "loras": ["it\'s"]}', "loras", [["x"], ["it's"]]),
+        ('{"time": 0, "loras": {"path": "x"}}{"time": 1, "loras": "[\'a\', \'b\']"}', "loras", [["x"], ["a", "b"]]),
         ('{"v": 1, "requests": [{"time": 0, "prompt": "a"}, {"time": 5, "prompt": "b"}]}', "prompt", ["a", "b"]),
         ('{"time": [0, 5], "prompt": ["a", "b"]}', "prompt", ["a", "b"]),
     ],
@@ -437,6 +443,9 @@ def test_what_stands_for_another_value_is_said(tmp_path: Path) -> None:
     assert "steps: N/A in 1 rows stands for no value" in remarks
     assert "square as 512x512" in remarks
     assert "status: 2 of 3 requests failed" in remarks
+    sizes = "time,width,height,size\n0,512,512,\n1,,,64x32\n"
+    assert "size: read in 1 rows without width and height; elsewhere the same" in said(imported(tmp_path, sizes))
+    assert "loras: of objects the names are taken" in said(imported(tmp_path, '{"time": 0, "loras": [{"name": "x"}]}'))
     assert "without v beside it" in said(imported(tmp_path, '{"v": 1, "requests": [{"time": 0}, {"time": 5}]}'))
     assert "without 2 lines before the header" in said(imported(tmp_path, "# a\n# b\ntime,prompt\n0,a\n"))
 
@@ -509,6 +518,9 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("arrival_s\n2022-01-01\n9999-01-01\n", {}, "row 1, .*9999-01-01.* between 1900 and 2100"),
         ("arrival_s\n2022-01-01\n1970-01-01\n", {}, r"row 0, .*52 years after that of row 1, expected at most 1e\+09"),
         ("time,size\n1,16:9\n", {}, "row 0, column size: found '16:9', expected WIDTHxHEIGHT"),
+        ("time,steps,size\n0,20,1024\n1,20,11000\n", {}, "row 1, column size: found '11000', .*--map size= goes"),
+        ("time,size\n0,720\n", {}, "row 0, column size: found '720', expected WIDTHxHEIGHT"),
+        ("time,seconds,fps\n0,8,16\n1,8,\n2,,\n", {}, "row 1, column fps: found null beside seconds.*--map video_s="),
         ("time,guidance\n1,\"1,500\"\n", {}, "row 0, column guidance: found '1,500', expected a number whose comma"),
         ("time,width\n1,\"1,024\"\n", {}, "row 0, column width: found '1,024'"),
         ("time,prompt\n3/13/2026,a\n13/3/2026,b\n", {}, "row 0, .*expected day and month in the order of other rows"),
