@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +40,12 @@ OF_COMMAND = " (of `mezzotint trace import table`; a run has trace.map, leave_ou
 
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
 
+ROUNDED = re.compile(r"\s*\d(?:[.,](\d*))?[eE]\+?(\d{1,3})\s*")
+"""A number in scientific notation: its digits after the point, and its power."""
+
+MAX_ROUNDED_S = 60.0
+"""Seconds to which times in scientific notation may be rounded."""
+
 DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
 """What a date has and a malformed number has not."""
 
@@ -53,6 +60,7 @@ ZONES: Mapping[str, str] = {
 
 REWRITTEN: Mapping[str, str] = {
     r"(:\d{2}),(\d)": r"\1.\2",  # 10:36:37,988, as Python logs
+    r" @ (\d)": r" \1",  # Nov 3, 2026 @ 10:00:00.000, as Kibana writes it
     r"\[[A-Z][A-Za-z_/+-]*\]$": "",  # 10:36:37+01:00[Europe/Berlin], as Java writes it
     r"\s*(UTC?|GMT)$": "Z",
     **{rf"(\d) ?{zone}$": rf"\1{offset}" for zone, offset in ZONES.items()},
@@ -78,12 +86,14 @@ class Clock:
         relative: whether times count from the start of the trace.
         written: how the file writes them, in words.
         remarks: what was guessed or looks odd, a sentence each.
+        is_local: whether times are dates without a zone.
     """
 
     times: Any
     relative: bool
     written: str
     remarks: list[str] = field(default_factory=list)
+    is_local: bool = False
 
     @property
     def seconds(self) -> npt.NDArray[np.float64]:
@@ -162,6 +172,7 @@ def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, state
             origin,
             f"{word} since 1970 between {year} and 2100; say what they are with --arrival{OF_COMMAND}, or",
         )
+        _refuse_rounded(cells, origin, unit)
         return Clock(_exact(cells, unit, seconds), False, f"{word} since 1970", remarks)
     if unit != "s":
         _refuse(cells, pc.less(seconds, 0.0).fill_null(False), origin, f"{word}, 0 or later;")
@@ -178,13 +189,32 @@ def _refuse(cells: pa.ChunkedArray, bad: pa.ChunkedArray, origin: Origin, expect
         )
 
 
+def _refuse_rounded(cells: pa.ChunkedArray, origin: Origin, unit: str) -> None:
+    """Raise TraceError if several times are written with so few digits that a minute does not show."""
+    digits, power, known = 0, 0, cells.drop_null().to_pylist()
+    for cell in known:
+        match = ROUNDED.fullmatch(cell)
+        if match is None:
+            return
+        digits, power = max(digits, len(match[1] or "")), int(match[2])
+    apart_s = 10.0 ** (power - digits) / PER_SECOND[unit]
+    if len(known) > 1 and apart_s > MAX_ROUNDED_S:
+        raise TraceError(
+            f"{origin.cell(cells.to_pylist().index(known[0]), 'arrival_s')}: found {known[0]!r}, which is rounded to"
+            f" {apart_s:,g} s, expected all digits of the time; in a spreadsheet, format the column as a number before you"
+            " save it"
+        )
+
+
 def _exact(cells: pa.ChunkedArray, unit: str, seconds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return micro- and nanoseconds since 1970 as timestamps, which a float64 of seconds would round."""
-    if unit not in ("us", "ns"):
+    """Return times since 1970 as timestamps, which a float64 of seconds would round; seconds if a ns is too coarse."""
+    digits = {"s": 9, "ms": 6, "us": 3, "ns": 0}.get(unit)
+    if digits is None:
         return seconds
     try:
-        return pc.utf8_trim_whitespace(cells).cast(pa.int64()).cast(pa.timestamp(unit, "UTC"))
-    except pa.ArrowInvalid:  # 1.787e+15
+        exact = pc.utf8_trim_whitespace(cells).cast(pa.decimal128(20, digits))
+        return pc.multiply(exact, pa.scalar(Decimal(10**digits))).cast(pa.int64()).cast(pa.timestamp("ns", "UTC"))
+    except pa.ArrowInvalid:
         return seconds
 
 
@@ -205,12 +235,13 @@ def _read_dates(cells: pa.ChunkedArray, origin: Origin, dates: DateOrder | None)
         of_words = pd.Series(text.filter(worded).to_pylist())
         parsed = pd.to_datetime(of_words, format="mixed", errors="coerce", utc=True).dt.strftime("%Y-%m-%d %H:%M:%S.%f")
         zone = np.where(of_words.str.contains(r"Z$|[+-]\d{2}:?\d{2}$"), "Z", "")
-        text = pc.replace_with_mask(text, worded, pa.array(parsed + zone, pa.string(), from_pandas=True))
+        # what is no date stays as it is, for the message
+        text = pc.replace_with_mask(text, worded, pa.array((parsed + zone).fillna(of_words), pa.string()))
     stamps = Timestamps(unit="ns")
     times = pa.chunked_array([stamps.read(pa.chunked_array([text]), origin, "arrival_s", cells)])
     if stamps.zoned is False:
         remarks.append("the times have no zone and are read as UTC")
-    return Clock(times, False, written, remarks)
+    return Clock(times, False, written, remarks, is_local=stamps.zoned is False)
 
 
 def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, origin: Origin) -> DateOrder:
@@ -249,7 +280,7 @@ def _backward(clock: Clock, origin: Origin) -> list[str]:
     for index in back[:3].tolist():
         drop = -float(steps[index])
         cause = ""
-        if not clock.relative and 1800 < drop <= 3600:
+        if clock.is_local and 1800 < drop <= 3600:
             cause = ", as at the end of daylight saving: write times with their zone, or an hour is told twice"
         elif clock.relative and seconds[index + 1] < 0.01 * max(seconds[index], 1.0):
             cause = ", as at the start of another run: its requests now arrive among those before"

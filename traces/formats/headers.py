@@ -74,8 +74,11 @@ class Meaning:
 
 
 def normalise(name: str) -> str:
-    """Return a name in lower case with words joined by _: `createdAt`, `Created-At` and `created at` are one."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.strip().replace("µ", "u"))
+    """Return a name in lower case with words joined by _: `createdAt`, `Created-At` and `created at` are one.
+
+    After a digit a capital begins a word only before a small letter: `E2E` is one word.
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])", "_", name.strip().replace("µ", "u"))
     return re.sub(r"[^\w%]+", "_", words.lower()).strip("_") or "_"
 
 

@@ -77,7 +77,7 @@ class Interpretation:
 
     Attributes:
         names: meaning -> the file's name of its column.
-        typed: the file's name of a column of durations -> the unit that its type has.
+        kinds: the file's name of a column -> its type.
         left_out: the file's name of a column -> why it is not in the trace.
         remarks: what was guessed or looks odd, a sentence each.
         numbers: (n,) numbers of the rows in the file.
@@ -102,10 +102,8 @@ class Interpretation:
             for name, column in zip(self.header, table.columns, strict=True)
             if (cells := as_text(column)) is not None
         }
-        self.typed: dict[str, str] = {}
-        for name, kind in zip(self.header, table.schema.types, strict=True):
-            if unit := unit_of(kind):
-                self.typed[name] = unit
+        self.kinds = dict(zip(self.header, table.schema.types, strict=True))
+        for name, kind in self.kinds.items():
             if name not in self.cells:
                 why = READ_BY_GATEWAY if pa.types.is_struct(kind) else "no single values"
                 self.left_out[name] = f"holds {kind}, {why}"
@@ -123,6 +121,8 @@ class Interpretation:
         relative = clock is None or clock.relative
         if clock is not None:
             self.remarks.extend(clock.remarks)
+            if self.rows > 1 and np.ptp(clock.seconds) == 0:
+                self.remarks.append(f"{self.names['arrival_s']}: all {self.rows:,} requests arrive at one instant")
         for name in self.header:
             if name not in self.left_out and name not in self.names.values():
                 self.left_out[name] = self._unused(name)
@@ -255,10 +255,10 @@ class Interpretation:
                     " file or the map"
                 )
         for column, unit in self.source.units.items():
-            if self.typed.get(column, unit) != unit:
+            if (own := unit_of(self.kinds[column]) or unit) != unit:
                 raise TraceError(
-                    f"{self.where}: --unit {_quoted(f'{column}={unit}')}: the column holds durations in"
-                    f" {WORDS[self.typed[column]]}; leave the option out"
+                    f"{self.where}: --unit {_quoted(f'{column}={unit}')}: the column holds durations in {WORDS[own]};"
+                    " leave the option out"
                 )
 
     def _meaning(self, column: str) -> Meaning | None:
@@ -270,7 +270,7 @@ class Interpretation:
             by_name = Meaning(mapped, unit)
         elif by_name is None or by_name.name in self.source.columns:
             return None
-        return Meaning(by_name.name, self.typed.get(column) or self.source.units.get(column) or by_name.unit)
+        return Meaning(by_name.name, unit_of(self.kinds[column]) or self.source.units.get(column) or by_name.unit)
 
     def _rank(self, name: str, column: str) -> int:
         """Return the place of a column among those that may have a meaning, the first being the likeliest."""
@@ -286,7 +286,7 @@ class Interpretation:
 
     def _is_row_number(self, column: str, name: str) -> bool:
         """Return True if a column said to be of images counts the rows."""
-        if name != "images" or normalise(column) != "n" or self.rows < 3:
+        if name != "images" or normalise(column) != "n" or self.rows < 3 or column in self.source.columns.values():
             return False
         cells = self.cells[column].to_pylist()
         return cells in ([str(row) for row in range(self.rows)], [str(row + 1) for row in range(self.rows)])
@@ -499,6 +499,11 @@ class Interpretation:
             )
         has_date = "date" in normalise(column)
         clock = read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
+        if not clock.relative and self.kinds[column] in (pa.float16(), pa.float32()):
+            raise TraceError(
+                f"{self.where}: column {excerpt(column)}: found 32-bit floats of times since 1970, which are rounded to"
+                " minutes; write them as float64 or as whole numbers"
+            )
         if clock.relative and unit is None and name == "auto" and is_unsaid_ms(self.header):
             raise TraceError(
                 f"{self.where}: column {excerpt(column)}: found numbers without a unit in a table like those of AIPerf"

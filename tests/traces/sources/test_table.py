@@ -148,6 +148,8 @@ def test_file_and_plan_take_a_table_as_the_command_does(tmp_path: Path, capsys: 
         ("time,e2e (ms)", "1,6100", {"latency_s": 6.1}),
         ("time,response_time_us", "1,6100000", {"latency_s": 6.1}),
         ("time,duration", "1,6.1", {"latency_s": 6.1}),
+        ("time,E2E Latency (ms)", "1,9000", {"latency_s": 9.0}),
+        ("time,e2eLatencyMs", "1,9000", {"latency_s": 9.0}),
         ("time,slo_ms,gen_seconds", "1,9000,4", {"slo_s": 9.0, "gen_s": 4.0}),
         ("time,negative_prompt,denoising_strength", "1,blur,0.6", {"negative_prompt": "blur", "strength": 0.6}),
         ("time,image_path", "1,a.png", {"input_images": 1}),
@@ -282,6 +284,8 @@ def test_canonical_names_cells_and_order_are_kept(tmp_path: Path) -> None:
         ("time", ("3/11/2026 13:05:00", "14/11/2026 13:05:01"), 11 * 86400 + 1, "dates with the day first"),
         ("time", ("03.11.2026 13:05", "04.11.2026 13:05"), 86400, "dates with the day first"),
         ("time", ("03/Nov/2026:10:00:00 +0000", "03/Nov/2026:10:00:07 +0000"), 7, "ISO 8601 dates"),
+        ("time", ("1787000000000.0", "1787000002377.25"), 2.37725, "milliseconds since 1970"),
+        ("time", ('"Nov 3, 2026 @ 10:00:00.000"', '"Nov 3, 2026 @ 10:00:04.250"'), 4.25, "ISO 8601 dates"),
         ("date", ("46329.5", "46330.0"), 43200, "days of a spreadsheet since 1899-12-30"),
     ],
 )
@@ -289,7 +293,7 @@ def test_time_formats_are_detected(
     header: str, cells: tuple[str, str], gap_s: float, written: str, tmp_path: Path
 ) -> None:
     trace = imported(tmp_path, "\n".join([header, *cells, ""]))
-    assert np.diff(trace.arrival_s)[0] == pytest.approx(gap_s, rel=1e-6)
+    assert np.diff(trace.arrival_s)[0] == pytest.approx(gap_s, rel=1e-9)
     assert trace.notes["arrival_written"] == written
     assert written in said(trace)
 
@@ -331,6 +335,9 @@ def test_of_two_clocks_one_is_taken_and_said(text: str, taken: float, remark: st
         (("10", "90", "88", "95"), "row 2: the clock goes back by 2 s$"),
         (("9", "8", "7", "6", "5", "4"), "not in the order of arrival"),
         (("2026-11-03 10:00:00", "2026-11-03 10:00:01"), "no zone and are read as UTC"),
+        (("2026-11-03T10:00Z", "2026-11-03T09:00Z", "2026-11-03T10:10Z"), "goes back by 3,600 s$"),
+        (("1787000000", "1786996400", "1787000009"), "goes back by 3,600 s$"),
+        (("5", "5"), "all 2 requests arrive at one instant"),
     ],
 )
 def test_clock_that_goes_back_is_said_with_its_row(times: tuple[str, ...], remark: str, tmp_path: Path) -> None:
@@ -427,7 +434,7 @@ def test_requests_at_equal_intervals_are_taken_if_told(tmp_path: Path) -> None:
         ("\n# exported, by x\n\ntime,prompt\n\n0,a\n5,b\n", "arrival_s", [0, 5]),
         ("# a log\n# time,prompt\n0,a\n5,b\n", "prompt", ["a", "b"]),
         ("time,width,height,size\n0,512,512,\n1,,,64x32\n2,8,8,9x9\n", "height", [512, 32, 8]),
-        ('{"time": 0, "loras": [{"name": "x", "scale": 1}]}{"time": 1, "loras": ["it\'s"]}', "loras", [["x"], ["it's"]]),
+        ('{"time": 0, "loras": [{"name": "x", "w": 1}]}{"time": 1, "loras": ["it\'s"]}', "loras", [["x"], ["it's"]]),
         ('{"time": 0, "loras": {"path": "x"}}{"time": 1, "loras": "[\'a\', \'b\']"}', "loras", [["x"], ["a", "b"]]),
         ('{"v": 1, "requests": [{"time": 0, "prompt": "a"}, {"time": 5, "prompt": "b"}]}', "prompt", ["a", "b"]),
         ('{"time": [0, 5], "prompt": ["a", "b"]}', "prompt", ["a", "b"]),
@@ -515,6 +522,8 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("arrival_s\n1660000000\n1660000060000\n", {"arrival": "unix"}, "row 1, .*'1660000060000'.* 1900 and 2100"),
         ("ts\n1660000000000000\n1660000060\n", {}, "row 1, column ts: found '1660000060', expected microseconds since"),
         ("arrival_ms,prompt\n0,a\n-5,b\n", {}, "row 1, column arrival_ms: found '-5', expected milliseconds, 0 or"),
+        ("time\n1.787E+12\n1.787E+12\n", {}, r"row 0, column time: found '1.787E\+12', which is rounded to 1e\+06 s"),
+        ('time\n"Nov 3, 2026 10:00"\n"Nox 4, 2026 10:00"\n', {}, "row 1, column time: found 'Nox 4, 2026 10:00', exp"),
         ("arrival_s\n2022-01-01\n9999-01-01\n", {}, "row 1, .*9999-01-01.* between 1900 and 2100"),
         ("arrival_s\n2022-01-01\n1970-01-01\n", {}, r"row 0, .*52 years after that of row 1, expected at most 1e\+09"),
         ("time,size\n1,16:9\n", {}, "row 0, column size: found '16:9', expected WIDTHxHEIGHT"),
@@ -600,6 +609,24 @@ def test_objects_in_cells_name_the_source_that_reads_them(tmp_path: Path) -> Non
     structs = Table(path=tmp_path / "t.parquet").load(np.random.default_rng(0))
     for trace in (imported(tmp_path, texts.to_csv(index=False)), structs):
         assert "import gateway` reads" in trace.notes["columns_left_out"]["payload"]
+
+
+def test_times_since_1970_in_few_bits_are_refused(tmp_path: Path) -> None:
+    times = pa.array([1787000000.0, 1787000009.0])
+    for kind in (pa.float32(), pa.float64()):
+        pq.write_table(pa.table({"time": times.cast(kind, safe=False)}), tmp_path / "t.parquet")
+        table = Table(path=tmp_path / "t.parquet")
+        if kind == pa.float64():
+            assert table.load(np.random.default_rng(0)).arrival_s.tolist() == [0, 9]
+        else:
+            with pytest.raises(TraceError, match="column time: found 32-bit floats of times since 1970"):
+                table.load(np.random.default_rng(0))
+
+
+def test_numbers_of_images_may_count_the_rows_if_told(tmp_path: Path) -> None:
+    text = "time,n\n0,1\n1,2\n2,3\n"
+    assert "n (the number of the row)" in said(imported(tmp_path, text))
+    assert imported(tmp_path, text, columns={"images": "n"}).column("images").tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
