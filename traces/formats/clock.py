@@ -201,8 +201,8 @@ def _refuse_rounded(cells: pa.ChunkedArray, origin: Origin, unit: str) -> None:
     if len(known) > 1 and apart_s > MAX_ROUNDED_S:
         raise TraceError(
             f"{origin.cell(cells.to_pylist().index(known[0]), 'arrival_s')}: found {known[0]!r}, which is rounded to"
-            f" {apart_s:,g} s, expected all digits of the time; in a spreadsheet, format the column as a number before you"
-            " save it"
+            f" {apart_s:,g} s, expected all digits of the time; in a spreadsheet, format the column as a number before"
+            " you save it"
         )
 
 

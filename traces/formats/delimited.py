@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,7 +187,7 @@ def _rows(path: Path, limits: Limits, header: list[str], dialect: Dialect) -> It
     done = 0
     last: pa.Table | None = None
     with unchanged(path):
-        paired = _are_paired(path, limits, quote)
+        paired = _are_paired(path, limits, dialect)
         try:
             reader = pa.csv.open_csv(_stream(path, limits, dialect), read, parse, convert)
             if reader.schema.names != header:
@@ -233,13 +233,62 @@ def _stream(path: Path, limits: Limits, dialect: Dialect) -> pa.NativeFile:
     return pa.BufferReader(text.encode())
 
 
-def _are_paired(path: Path, limits: Limits, quote: str | None) -> bool:
-    """Scan a file for its limits and damage. Returns True if its quotes are in pairs."""
-    quotes = 0
+def _are_paired(path: Path, limits: Limits, dialect: Dialect) -> bool:
+    """Scan a file for its limits and damage. Returns True if its quotes are in pairs.
+
+    Raises TraceError for text between the quote that ends a cell and the next delimiter, which Arrow would take.
+    """
+    quotes, quote, ends = 0, re.escape(dialect.quote or ""), re.escape(f"{dialect.delimiter}\r\n")
+    # where no cell begins or ends: text on both sides of a quote, or two after a backslash at the end of a cell
+    odd = re.compile(rf"{quote}(?:(?<=[^{quote}{ends}]{quote})[^{quote}{ends}]|(?<=\\{quote}){quote}[{ends}])".encode())
+    is_suspect, tail = dialect.encoding == "utf-16", b""
     with open_unpacked(path, limits) as stream:
         while block := stream.read(1 << 20):
-            quotes += block.count(quote.encode()) if quote else 0
+            if dialect.quote is not None:
+                quotes += block.count(dialect.quote.encode())
+                is_suspect = is_suspect or odd.search(tail + block) is not None
+                tail = block[-2:]
+    if is_suspect and dialect.quote is not None:
+        _check_quotes(path, limits, dialect)
     return quotes % 2 == 0
+
+
+def _check_quotes(path: Path, limits: Limits, dialect: Dialect) -> None:
+    spaces = re.compile(rf"{re.escape(dialect.quote or '')}[ \t]+(?={re.escape(dialect.delimiter)}|\r?\n|$)")
+    row, line = -1 if dialect.names else -2, ""
+
+    def trimmed(stream: Iterable[str]) -> Iterator[str]:
+        nonlocal line
+        for line in stream:
+            yield spaces.sub(dialect.quote or "", line)
+
+    with open_unpacked(path, limits) as stream:
+        text = itertools.islice(io.TextIOWrapper(stream, dialect.encoding, newline=""), dialect.skipped, None)
+        rows = csv.reader(
+            trimmed(text),
+            delimiter=dialect.delimiter,
+            strict=True,
+            skipinitialspace=dialect.spaced,
+            **_quoting(dialect.quote),
+        )
+        try:
+            for cells in rows:
+                row += bool(cells)
+        except UnicodeDecodeError:
+            return  # said by the reader
+        except csv.Error as error:
+            if "expected after" not in str(error):  # a cell beyond csv's limit, or a quote that is never closed
+                return
+            two = f"{dialect.quote}{dialect.quote}"
+            remedy = (
+                f"write {two} for \\{dialect.quote} (Spark: option escape={dialect.quote})"
+                if f"\\{dialect.quote}" in line
+                else f"write a quote within a cell twice ({two}), or read quotes as plain characters (--no-quotes)"
+            )
+            raise TraceError(
+                f"{path}: row {row + 1}: found text after the quote that ends a cell ({excerpt(line, 60)}), expected"
+                f" {dialect.delimiter!r}; {remedy}"
+            ) from None
 
 
 def _block_bytes(limits: Limits) -> int:

@@ -444,6 +444,20 @@ def test_values_as_tools_write_them_are_read(text: str, column: str, expected: l
     assert imported(tmp_path, text).table.column(column).to_pylist() == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "prompts"),
+    [
+        ('time,prompt\n0,"a ""red"" fox, x"\n1,"C:\\path\\"\n2,"x\ny"\n', ['a "red" fox, x', "C:\\path\\", "x\ny"]),
+        ('time,prompt\n0,a 5" print\n1,"b" \n', ['a 5" print', "b "]),
+        ('time\tprompt\n0\t{"a":"he said \\"hi\\" x"}\n', ['{"a":"he said \\"hi\\" x"}']),
+        ('time;prompt\n0;"a ""x"";""y"" b"\n', ['a "x";"y" b']),
+    ],
+)
+def test_quotes_within_cells_are_kept(text: str, prompts: list[str], tmp_path: Path) -> None:
+    for content in (text.encode(), text.encode("utf-16")):
+        assert imported(tmp_path, content).prompts().to_pylist() == prompts
+
+
 def test_what_stands_for_another_value_is_said(tmp_path: Path) -> None:
     text = "arrival_s,steps,size,status\n0,N/A,square,200\n1,20,64x64,429\n2,20,64x64,503\n"
     remarks = said(imported(tmp_path, text))
@@ -500,6 +514,9 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("prompt,arrival_s\na,1\nb,2,3\n", {}, r"row 1: found 3 cells \(b,2,3\), expected 2 as in"),
         ("prompt,prompt\na,1\n", {}, "'prompt' twice"),
         ('arrival_s,prompt\n1,a\n2,"b\n3,c\n4,d\n', {}, "row 1: found a quote that is opened and never closed"),
+        ('time,prompt\n\n1,b\n0,"a \\"red\\" fox"\n', {}, "row 1: found text after the quote.*Spark"),
+        ('time,prompt\n0,"5\\""\n1,"6\\""\n', {}, "found text after the quote that ends a cell"),
+        ('time,prompt\n0,"a 12" ruler"\n', {}, r"row 0: found text after the quote .*twice \(\"\"\), or .*--no-quotes"),
         ("text\na\n", {"columns": {"prompt": "txt"}}, "column 'txt' is missing, found text"),
         ("text\na\n", {"columns": {"promt": "text"}}, "cannot map 'text' to 'promt'"),
         ("text\na\n", {"columns": {"prompt": "text", "user_id": "text"}}, "mapped to prompt and user_id"),
