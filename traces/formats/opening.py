@@ -126,8 +126,13 @@ def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> tuple[pa.
 def frame_table(frame: pd.DataFrame) -> pa.Table:
     """Return a pandas frame as a table; an index with a name or of times becomes a column.
 
-    Raises TraceError if a column holds values of several kinds.
+    Raises TraceError if it is no frame, or a column holds values of several kinds.
     """
+    if not isinstance(frame, pd.DataFrame):
+        raise TraceError(
+            f"frame: found {type(frame).__name__}, expected a pandas DataFrame or the name of a file; make a frame with a row"
+            " a request, as in pandas.DataFrame(records) or series.to_frame('prompt')"
+        )
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex | pd.TimedeltaIndex):
         frame = frame.reset_index(names=frame.index.name or "time")
     try:

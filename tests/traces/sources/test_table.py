@@ -123,6 +123,12 @@ def test_frames_of_pandas_give_the_trace_of_their_csv(tmp_path: Path, capsys: py
     assert run.summary["trace"]["digest"].endswith(csv.digest)
 
 
+@pytest.mark.parametrize("source", [[{"time": 0, "prompt": "a"}], pd.Series(["a"]), {"prompt": ["a"]}, None])
+def test_what_is_no_frame_is_refused_with_the_way_to_one(source: Any) -> None:
+    with pytest.raises(TraceError, match=rf"found {type(source).__name__}, expected a pandas DataFrame or the name"):
+        mezzotint.trace(source)
+
+
 def test_file_and_plan_take_a_table_as_the_command_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = imported(tmp_path, CSV)
     assert File(path=tmp_path / "t.csv").load(np.random.default_rng(0)).digest == trace.digest
