@@ -36,8 +36,8 @@ EXCEL_DAYS = (20_000, 80_000)
 """Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
 
 OF_COMMAND = (
-    " (of `mezzotint trace import table`; a run has trace.map, leave_out, units, dates; Python columns=, leave_out=, units=,"
-    " dates=)"
+    " (of `mezzotint trace import table`; a run has trace.map, leave_out, units, dates; Python columns=, leave_out=,"
+    " units=, dates=)"
 )
 """Where the options of remedies are, for commands that do not have them."""
 

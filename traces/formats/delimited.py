@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.recognise import foreign_format
 from mezzotint.traces.table.ingest import slices
 from mezzotint.traces.table.limits import GZIP, UTF16, ZIP, ZSTD, Limits, open_unpacked, unchanged
 from mezzotint.traces.table.validation import excerpt
@@ -63,9 +64,13 @@ def sniff(
 
     The delimiter is the one that gives most rows as many cells as the header, which are two or more; of several, the
     one with the most cells. A header that names the delimiter (`sep=;`) is believed.
+
+    Raises TraceError as `encoding_of`, or if the text is of a kind that is not delimited.
     """
     encoding = encoding_of(path, limits)
     head = start.decode(encoding, "ignore")
+    if foreign := foreign_format(head):
+        raise TraceError(f"{path}: looks like {foreign}")
     declared = re.match(r"sep=(.)\r?\n", head)
     lines = head.splitlines(keepends=True)
     skipped = 1 if declared else _count_comments(lines)
@@ -285,8 +290,9 @@ def _check_quotes(path: Path, limits: Limits, dialect: Dialect) -> None:
                 if f"\\{dialect.quote}" in line
                 else f"write a quote within a cell twice ({two}), or read quotes as plain characters (--no-quotes)"
             )
+            where = f"row {row + 1}" if row > -2 else "the header"
             raise TraceError(
-                f"{path}: row {row + 1}: found text after the quote that ends a cell ({excerpt(line, 60)}), expected"
+                f"{path}: {where}: found text after the quote that ends a cell ({excerpt(line, 60)}), expected"
                 f" {dialect.delimiter!r}; {remedy}"
             ) from None
 

@@ -130,8 +130,8 @@ def frame_table(frame: pd.DataFrame) -> pa.Table:
     """
     if not isinstance(frame, pd.DataFrame):
         raise TraceError(
-            f"frame: found {type(frame).__name__}, expected a pandas DataFrame or the name of a file; make a frame with a row"
-            " a request, as in pandas.DataFrame(records) or series.to_frame('prompt')"
+            f"frame: found {type(frame).__name__}, expected a pandas DataFrame or the name of a file; make a"
+            " frame with a row a request, as in pandas.DataFrame(records) or series.to_frame('prompt')"
         )
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex | pd.TimedeltaIndex):
         frame = frame.reset_index(names=frame.index.name or "time")

@@ -27,6 +27,44 @@ MARKS = (
 )
 """Names of sources, and regular expressions that the heads of their files match, the sharpest first."""
 
+FOREIGN = (
+    (
+        r"\s*[{\[]",
+        "JSON in UTF-16, expected UTF-8; convert it, for example with iconv -f UTF-16 -t UTF-8",
+    ),
+    (
+        r"(#.*\n)*#Fields:",
+        "a web server's log in W3C's format (IIS, CloudFront), which is not read; make a table of it with the header"
+        " end_time,time_taken_ms,method,url,status (end_time is date and time of a line; CloudFront's time-taken is"
+        " time_taken_s), and read it with `mezzotint trace import gateway`",
+    ),
+    (
+        r"(https?|h2|grpcs?|wss?) \d{4}-\d\d-\d\dT\S+Z \S+ \S+:\d+ ",
+        "the access log of an AWS load balancer; read it with `mezzotint trace import access-log FILE --format '$type"
+        " $time_iso8601 $elb $client $target $taken_in $request_time $handed_out $elb_status $status $received $sent"
+        ' "$request" $others\'`',
+    ),
+    (
+        r"\d{19},\d{1,3},\d+,\d+,\d+,",
+        "vegeta's results as CSV; write them with vegeta encode --to json, and read them with `mezzotint trace import"
+        " gateway FILE --unit latency=ns`",
+    ),
+    (
+        r"[^\s,]+(,[\w.-]+=[^\s,]+)* [\w.-]+=[^ ]+ \d{10,19}\s*(\n|$)",
+        "InfluxDB's line protocol; export the requests as CSV, one a row",
+    ),
+    (
+        r"\|.*\|\s*\n\|[\s:|-]+\|\s*\n|\+[-=+]{3,}\s*\n",
+        "a table drawn for reading (Markdown, psql, mysql); export it as CSV",
+    ),
+)
+"""Starts of texts that are not delimited, as regular expressions, with what they are and what to do with them."""
+
+
+def foreign_format(head: str) -> str | None:
+    """Return what a text that begins with ``head`` is if it is not delimited, and what to do; None if it may be."""
+    return next((what for mark, what in FOREIGN if re.match(mark, head)), None)
+
 
 def other_format(head: bytes) -> str | None:
     """Return the name of the source that reads a file that begins with ``head``, or None.

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import stat
 import zipfile
 import zlib
@@ -27,6 +28,17 @@ GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 ZIP = b"PK\x03\x04"
 PARQUET = b"PAR1"
+OTHERS = (
+    (rb"BZh\d", "bzip2", "unpack it with bunzip2"),
+    (rb"\xfd7zXZ", "xz", "unpack it with unxz"),
+    (rb"7z\xbc\xaf", "7-Zip", "unpack it"),
+    (rb"SQLite format 3\0", "an SQLite database", "export the table as CSV (sqlite3 -header -csv)"),
+    (rb"ORC[\x00-\x1f\x80-\xff]", "ORC", "write it as Parquet"),
+    (rb"Obj\x01", "Avro", "write it as Parquet"),
+    (rb"\xd0\xcf\x11\xe0", "a workbook of old Excel", "save the sheet as CSV UTF-8"),
+    (rb"%PDF-", "PDF", "export the table as CSV"),
+)
+"""Starts of files of kinds that are not read, as regular expressions, what they are, and what to do with them."""
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -165,7 +177,11 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO, path: Path, limits: Limits, packed: int) -> None:
         self._path, self._limits, self._packed, self._unpacked = path, limits, packed, 0
-        head = raw.peek(4)[:4]  # type: ignore[attr-defined]
+        start = raw.peek(16)  # type: ignore[attr-defined]
+        for mark, kind, remedy in OTHERS:
+            if re.match(mark, start):
+                raise TraceError(f"{path}: is {kind}, expected text, Parquet or Arrow; {remedy}")
+        head = start[:4]
         self._content: Any = raw
         self._kind = ""
         if head[:2] == GZIP:

@@ -1,8 +1,10 @@
 """Tables of requests: kinds of files, the roles of columns, the formats of times, and faults with their cell."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import read_clock
 from mezzotint.traces.sources.file import File
 from mezzotint.traces.sources.interpret import SAID
+from mezzotint.traces.sources.logged import SOURCES
 from mezzotint.traces.sources.table import Table, import_table
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import ORDER_ONLY
@@ -497,6 +500,43 @@ def test_what_stands_for_another_value_is_said(tmp_path: Path) -> None:
 def test_format_of_another_source_names_it(text: str, source: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=f"mezzotint trace import {source} FILE"):
         imported(tmp_path, text)
+
+
+FIELDS = "date time cs-method sc-status time-taken"
+LINE = "2026-11-03 10:00:00 POST 200 4100"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"time": 1, "prompt": "a"}'.encode("utf-16"), "JSON in UTF-16, expected UTF-8; .*iconv"),
+        (bz2.compress(CSV.encode()), "is bzip2, .*bunzip2"),
+        (lzma.compress(CSV.encode()), "is xz, .*unxz"),
+        (b"SQLite format 3\0\x10\0", "SQLite database, .*as CSV"),
+        (b"ORC\n\x06\x12\x04\0", "is ORC, .*Parquet"),
+        (b"| time | prompt |\n|---|:--|\n| 1 | a |\n", "drawn for reading .Markdown.*as CSV"),
+        (b"+------+\n| time |\n+------+\n", "drawn for reading"),
+        (b"images,host=a latency=4.1,steps=30i 1787000000000000000\n", "InfluxDB's line protocol"),
+        (b"1787000000000000000,200,4100000000,100,200,,aGk=,a,0,POST,http://x/y,\n", "vegeta encode --to json"),
+        (f"#Software: IIS\n#Fields: {FIELDS}\n{LINE}\n".encode(), "W3C's format .IIS, CloudFront.*import gateway"),
+        (f"#Fields: {FIELDS}\n{LINE}\n".replace(" ", "\t").encode(), "W3C's format"),
+    ],
+)
+def test_format_that_is_not_read_is_named_with_a_way_out(content: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=message):
+        imported(tmp_path, content)
+
+
+def test_log_of_a_load_balancer_is_read_with_the_format_that_the_message_names(tmp_path: Path) -> None:
+    line = (
+        'h2 2026-11-03T10:00:04.186641Z app/b/5 192.168.1.9:28 10.0.0.1:80 0.000 4.048 0.000 200 200 0 57 "POST'
+        ' https://example.com:443/v1/images HTTP/2.0" "curl/7.46.0" ECDHE TLSv1.2 arn:aws "Root=1-58" "x" "-" 0\n'
+    )
+    with pytest.raises(TraceError, match=r"log of an AWS load balancer.*access-log FILE --format") as caught:
+        imported(tmp_path, line)
+    form = str(caught.value).partition("--format '")[2].partition("'")[0]
+    trace = SOURCES["access-log"](path=tmp_path / "t.csv", format=form).load(np.random.default_rng(0))  # type: ignore[call-arg]
+    assert trace.table["latency_s"].to_pylist() == [4.048]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
