@@ -30,7 +30,7 @@ UNIT_WORDS: Mapping[str, str] = {
         "s": ("s", "sec", "secs", "second", "seconds"),
         "min": ("min", "mins", "minute", "minutes"),
         "h": ("h", "hr", "hrs", "hour", "hours"),
-        "d": ("day", "days"),  # not d: Azure's Log Analytics puts _d after the name of each number
+        "d": ("day", "days"),  # not d, see `meaning`
     }.items()
     for word in words
 }
@@ -90,7 +90,9 @@ def meaning(name: str) -> Meaning | None:
             return Meaning(of, "s" if of in TIMES and plain in (of, "seconds") else None)
     base, _, word = plain.rpartition("_")
     unit = UNIT_WORDS.get(word)
-    by_unit = next((Meaning(of, unit) for of in TIMES if unit and base in NAMES[of]), None)
+    # durations of Azure's Log Analytics end in _d, as numbers of any unit do
+    times = TIMES if unit else TIMES[1:] if word == "d" else ()
+    by_unit = next((Meaning(of, unit) for of in times if base in NAMES[of]), None)
     return meaning(name.rpartition(".")[2]) if by_unit is None and "." in name else by_unit
 
 

@@ -63,7 +63,7 @@ FOREIGN = (
 
 def foreign_format(head: str) -> str | None:
     """Return what a text that begins with ``head`` is if it is not delimited, and what to do; None if it may be."""
-    return next((what for mark, what in FOREIGN if re.match(mark, head)), None)
+    return next((what for mark, what in FOREIGN if re.match(mark, head.lstrip("\ufeff"))), None)
 
 
 def other_format(head: bytes) -> str | None:

@@ -396,8 +396,11 @@ class Interpretation:
             return
         distinct = self.cells[column].combine_chunks().dictionary_encode()
         sides = [_sides(text) for text in distinct.dictionary.to_pylist()]
-        if NO_SIZE in sides:
-            index = pc.index(distinct.indices, pa.scalar(sides.index(NO_SIZE), pa.int32())).as_py()
+        known = pa.scalar(False)
+        if {"width", "height"} <= columns.keys():
+            known = pc.or_(pc.is_valid(columns["width"]), pc.is_valid(columns["height"]))
+        is_none = pa.array([side == NO_SIZE for side in sides], pa.bool_()).take(distinct.indices)
+        if (index := pc.index(pc.and_not(is_none, known), pa.scalar(True)).as_py()) >= 0:
             expected = "WIDTHxHEIGHT in pixels, such as 1024x768 (--map size= goes without the column)"
             raise refusal(origin, index, "size", repr(self.cells[column][index].as_py()), expected)
         if names := sorted({text.strip() for text in distinct.dictionary.to_pylist()} & SIZES.keys()):
@@ -408,7 +411,6 @@ class Interpretation:
             pixels = pa.array([None if side is None else side[position] for side in sides], pa.int64())
             made[name] = pa.chunked_array([pixels.take(distinct.indices)])
         if made.keys() <= columns.keys():
-            known = pc.or_(pc.is_valid(columns["width"]), pc.is_valid(columns["height"]))
             fills = pc.and_(pc.invert(known), pc.is_valid(made["width"]))
             same = all(pc.all(pc.equal(made[name], columns[name])).as_py() is not False for name in made)
             why = "the same as width and height" if same else "differs from width and height, which are taken"
@@ -498,16 +500,16 @@ class Interpretation:
                 f" {_quoted(f'{column}=s')}{OF_COMMAND}"
             )
         has_date = "date" in normalise(column)
+        if is_unsaid_ms(self.header) and unit is None and name == "auto" and _are_durations(cells, origin):
+            raise TraceError(
+                f"{self.where}: column {excerpt(column)}: found numbers without a unit in a table like those of AIPerf"
+                f" or Mooncake, which count milliseconds; say --unit {_quoted(column)}=ms, or s{OF_COMMAND}"
+            )
         clock = read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
         if not clock.relative and self.kinds[column] in (pa.float16(), pa.float32()):
             raise TraceError(
                 f"{self.where}: column {excerpt(column)}: found 32-bit floats of times since 1970, which are rounded to"
                 " minutes; write them as float64 or as whole numbers"
-            )
-        if clock.relative and unit is None and name == "auto" and is_unsaid_ms(self.header):
-            raise TraceError(
-                f"{self.where}: column {excerpt(column)}: found numbers without a unit in a table like those of AIPerf"
-                f" or Mooncake, which count milliseconds; say --unit {_quoted(column)}=ms, or s{OF_COMMAND}"
             )
         return clock
 
