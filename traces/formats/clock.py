@@ -43,7 +43,7 @@ OF_COMMAND = (
 
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
 
-ROUNDED = re.compile(r"\s*\d(?:[.,](\d*))?[eE]\+?(\d{1,3})\s*")
+ROUNDED = r"^\s*\d(?:[.,](\d*))?[eE]\+?(\d{1,2})\s*$"
 """A number in scientific notation: its digits after the point, and its power."""
 
 MAX_ROUNDED_S = 60.0
@@ -194,14 +194,13 @@ def _refuse(cells: pa.ChunkedArray, bad: pa.ChunkedArray, origin: Origin, expect
 
 def _refuse_rounded(cells: pa.ChunkedArray, origin: Origin, unit: str) -> None:
     """Raise TraceError if several times are written with so few digits that a minute does not show."""
-    digits, power, known = 0, 0, cells.drop_null().to_pylist()
-    for cell in known:
-        match = ROUNDED.fullmatch(cell)
-        if match is None:
-            return
-        digits, power = max(digits, len(match[1] or "")), int(match[2])
+    known = cells.drop_null().to_pylist() if pc.all(pc.match_substring_regex(cells, ROUNDED)).as_py() else []
+    if len(known) < 2:
+        return
+    parts = [match.groups() for cell in known if (match := re.fullmatch(ROUNDED, cell))]
+    digits, power = max(len(digits or "") for digits, _ in parts), max(int(power) for _, power in parts)
     apart_s = 10.0 ** (power - digits) / PER_SECOND[unit]
-    if len(known) > 1 and apart_s > MAX_ROUNDED_S:
+    if apart_s > MAX_ROUNDED_S:
         raise TraceError(
             f"{origin.cell(cells.to_pylist().index(known[0]), 'arrival_s')}: found {known[0]!r}, which is rounded to"
             f" {apart_s:,g} s, expected all digits of the time; in a spreadsheet, format the column as a number before"
@@ -214,11 +213,14 @@ def _exact(cells: pa.ChunkedArray, unit: str, seconds: pa.ChunkedArray) -> pa.Ch
     digits = {"s": 9, "ms": 6, "us": 3, "ns": 0}.get(unit)
     if digits is None:
         return seconds
-    try:
-        exact = pc.utf8_trim_whitespace(cells).cast(pa.decimal128(20, digits))
-        return pc.multiply(exact, pa.scalar(Decimal(10**digits))).cast(pa.int64()).cast(pa.timestamp("ns", "UTC"))
-    except pa.ArrowInvalid:
-        return seconds
+    texts = pc.utf8_trim_whitespace(cells)
+    # whole numbers first, since decimals take longer
+    for kind, factor in ((pa.int64(), 10**digits), (pa.decimal128(20, digits), Decimal(10**digits))):
+        try:
+            return pc.multiply(texts.cast(kind), factor).cast(pa.int64()).cast(pa.timestamp("ns", "UTC"))
+        except pa.ArrowInvalid:
+            pass
+    return seconds
 
 
 def _read_dates(cells: pa.ChunkedArray, origin: Origin, dates: DateOrder | None) -> Clock:

@@ -219,7 +219,9 @@ def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
     columns = {"size": "", "video_s": ""}
     trace = imported(tmp_path, "time,size,seconds,fps\n0,1240,8,16\n1,1241,8,\n", columns=columns)
     assert trace.table.select(["width", "frames"]).to_pylist() == [{"width": None, "frames": None}] * 2
-    assert imported(tmp_path, days, units={"timestamp": "d"}).arrival_s.tolist() == pytest.approx([0, 60], abs=0.1)
+    trace = imported(tmp_path, days, units={"timestamp": "d"})
+    assert trace.arrival_s.tolist() == pytest.approx([0, 60], abs=0.1)
+    assert trace.notes["arrival_written"] == "days of a spreadsheet since 1899-12-30"
     assert imported(tmp_path, days, units={"timestamp": "s"}).arrival_s[0] == 46329.416667
     aiperf = '{"timestamp": 300.0, "text": "a"}{"timestamp": 4450.0, "text": "b"}'
     assert imported(tmp_path, aiperf, units={"timestamp": "ms"}).arrival_s.tolist() == [0.3, 4.45]
@@ -598,6 +600,7 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("time,size\n0,720\n", {}, "row 0, column size: found '720', expected WIDTHxHEIGHT"),
         ("time,seconds,fps\n0,8,16\n1,8,\n2,,\n", {}, "row 1, column fps: found null beside seconds.*--map video_s="),
         ("time,guidance\n1,\"1,500\"\n", {}, "row 0, column guidance: found '1,500', expected a number whose comma"),
+        ("time\nnull\nnan\n", {}, "row 0, column time: found null"),
         ("time,width\n1,\"1,024\"\n", {}, "row 0, column width: found '1,024'"),
         ("time,prompt\n3/13/2026,a\n13/3/2026,b\n", {}, "row 0, .*expected day and month in the order of other rows"),
         ("1,2\n3,4\n", {}, "found numbers .*put them before it, such as arrival_ms,prompt"),
