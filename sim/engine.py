@@ -37,6 +37,7 @@ from mezzotint.sim.core.culprit import (
     attributed_error,
     caller,
     calling_kind,
+    class_name,
     has_outsiders,
     is_ours,
     part_name,
@@ -518,6 +519,9 @@ class Engine:
             what = f"{skipped} of {steps} steps skipped and {request.steps_left} left"
         elif not all(0.0 <= seconds < math.inf for seconds in took):
             what = f"seconds of {took[0]} to search and {took[1]} to fetch; expected 0 or more"
+        elif plan.source == MISSING and (k or plan.lookup == HIT) and not is_ours(class_name(self.frontend)):
+            found = LOOKUPS[plan.lookup] or "none"
+            what = f"{skipped} of {steps} steps skipped after a lookup ({found}), and no source of what they made"
         elif not 0 <= plan.lookup < len(LOOKUPS):
             what = f"the outcome {plan.lookup!r} of a lookup; expected a code of LOOKUPS"
         else:
@@ -727,12 +731,30 @@ class GuardedRun(Engine):
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         kind = calling_kind(self._parts)
+        if outcome not in (COMPLETED, DISCARDED, FAILED):
+            raise SimulationError(
+                f"{caller()} ended the request in row {request.row} as {outcome!r}; expected COMPLETED, DISCARDED or "
+                "FAILED"
+            )
         if kind not in ("executor", None) and (outcome == COMPLETED or request.worker >= 0):
             how = "completed" if outcome == COMPLETED else f"{OUTCOMES[outcome]}, which runs on worker {request.worker}"
             raise self.policy_error(
                 kind, f"ended the request in row {request.row} as {how}; it may end those that wait, unserved"
             )
         Engine.end(self, request, outcome, reason)
+
+    def assign(self, request: Request, plan: Plan) -> None:
+        if request.worker != MISSING:
+            raise SimulationError(
+                f"{caller()} planned the request in row {request.row} anew, which runs on worker {request.worker}; plan"
+                " those that wait"
+            )
+        of_others = not is_ours(sys._getframe(1).f_globals["__name__"])
+        if of_others and plan.source == MISSING and plan.k:
+            raise SimulationError(
+                f"{caller()} planned that the request in row {request.row} skips steps, and no source of what they made"
+            )
+        Engine.assign(self, request, plan)
 
 
 @contextmanager
@@ -745,12 +767,13 @@ def attribute_errors(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
         yield
     except (OSError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         ours = is_ours(type(error).__module__)
         attributed_to_part = unnamed_refusal(error) if ours else attributed_error(error, actors)
         if attributed_to_part is None:
             raise
-        raise attributed_to_part from error
+        # contextlib takes a RuntimeError whose cause is a StopIteration for its own.
+        raise attributed_to_part from (None if isinstance(error, StopIteration) else error)
 
 
 def _values(column: NDArray[Any]) -> Iterable[Any]:

@@ -104,7 +104,7 @@ def has_outsiders(parts: Mapping[str, object]) -> bool:
     return not all(is_ours(class_name(part)) for part in (*outer, *inner))
 
 
-def attributed_error(error: Exception, actors: Mapping[Any, str]) -> SimulationError | None:
+def attributed_error(error: BaseException, actors: Mapping[Any, str]) -> SimulationError | None:
     """Return a SimulationError that names the part which raised ``error``; None if no part did.
 
     ``actors`` names the part of each of SimPy's processes.
@@ -137,7 +137,7 @@ def attributed_error(error: Exception, actors: Mapping[Any, str]) -> SimulationE
     return SimulationError(f"{who} raised {type(error).__name__}: {error} ({where}); correct the class")
 
 
-def unnamed_refusal(error: Exception) -> Exception | None:
+def unnamed_refusal(error: BaseException) -> BaseException | None:
     """Return a refusal of what a class from outside the package did as one that names the class; None of others.
 
     What it made may refuse itself, such as a schedule of no times. A SimulationError names its culprit already.

@@ -153,7 +153,7 @@ class Request:
 
 PLAN = (
     *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "sampling"),
-    *("plan", "model", "skipped"),
+    *("addons", "plan", "model", "skipped"),
 )
 """Attributes that only the front end and Run.assign may write."""
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mezzotint.backends.base import Backend, BackendError
@@ -150,7 +151,7 @@ def check_reference(of_gpus: Sequence[Kind], models: Mapping[str, Model]) -> Non
 
 def _allocate(allocation: Allocation, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
     """Return the roles that ``allocation`` gives to GPUs of one kind. Raises SimulationError if they are no roles."""
-    roles, known = allocation.roles(gpus, models, backend), {*models, SERVER}
+    roles, known = allocation.roles(gpus, MappingProxyType(models), backend), {*models, SERVER}
     if len(roles) != gpus or not known.issuperset(roles) or set(roles) <= {SERVER}:
         raise SimulationError(
             f"{class_name(allocation)} gave the roles {roles} to {gpus} GPUs; expected one of "

@@ -84,7 +84,7 @@ from mezzotint.sim.run.trace_columns import SIMILARITY, columns_read
 from mezzotint.sim.run.tries import Rows, keep_sent
 from mezzotint.traces.arrivals.base import Arrivals, Schedule
 from mezzotint.traces.arrivals.trace_clock import TraceClock
-from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.encoders.embeddings import Encoder, embed, identity
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.search import Search
 from mezzotint.traces.similarity.similarity_map import SimilarityMap
@@ -416,7 +416,7 @@ def assemble(
             embeddings,
             build(settings.search, "search", Search),
             build(settings.similarity_map, "similarity_map", SimilarityMap),
-            lambda: f"{rows.digest} {encoder.name}",
+            lambda: f"{rows.digest} {identity(encoder)}",
         ),
         models=models,
         cluster=Cluster(gpus, of_gpus, models, residency, placed),

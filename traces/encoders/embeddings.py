@@ -1,6 +1,9 @@
 """Embeddings of prompts, cached on disk by content. No encoder sends text anywhere."""
 
+import hashlib
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -53,13 +56,26 @@ def embed(trace: Trace, encoder: Encoder, *, progress: bool | None = None) -> Ve
 
     Raises TraceError if the encoder's packages are missing, or its vectors are not (n, dim) finite float32.
     """
-    name, dim = encoder.name, encoder.dim
-    facts = {"version": VERSION, "trace": trace.digest, "encoder": name, "dim": dim}
+    dim = encoder.dim
+    facts = {"version": VERSION, "trace": trace.digest, "encoder": identity(encoder), "dim": dim}
     quiet = None if progress is None else not progress  # tqdm's own None: quiet unless standard error is a terminal
     return compute_once(
         "embeddings", facts, len(trace), {"vectors": (np.float32, (dim,))},
         lambda done: _encoded(trace.prompts(), encoder, quiet, done["vectors"]),
     )["vectors"]  # fmt: skip
+
+
+def identity(encoder: Encoder) -> str:
+    """Return the name of an encoder; that of a class of others comes with the class and its module's content.
+
+    What is kept on disk for one encoder is never taken for that of another which chose the same name.
+    """
+    made = type(encoder)
+    if made.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return encoder.name
+    file = getattr(sys.modules.get(made.__module__), "__file__", None)
+    content = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    return f"{encoder.name} {made.__module__}.{made.__qualname__} {content}".rstrip()
 
 
 def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, done: Vectors) -> Iterator[tuple[Vectors]]:

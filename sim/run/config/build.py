@@ -43,6 +43,10 @@ class Parts:
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
 
+    def target(self, name: str) -> object:
+        """Return the name of the class that is chosen in a group; None if none is."""
+        return (self._nodes[name] or {}).get(TARGET)
+
     def get(self, name: str, kind: Any = None) -> Any:
         """Return the part of a group; None if none is chosen.
 
@@ -121,7 +125,7 @@ def _wire_parts(
     for name, parameter in parameters.items():
         if name not in parts or name in given:
             continue
-        part = parts.get(name, _kind(hints.get(name)))
+        part = parts.get(name, _kind(hints.get(name), parts.target(name)))
         if part is not None:
             wired[name] = part
         elif parameter.default is parameter.empty:
@@ -147,7 +151,7 @@ def _example(group: str) -> str:
 
 def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
     if isinstance(value, Mapping) and TARGET in value and _takes_objects(hint):
-        return build(value, key, _kind(hint), parts)
+        return build(value, key, _kind(hint, value[TARGET]), parts)
     if isinstance(value, list) and any(isinstance(item, Mapping) and TARGET in item for item in value):
         return [_argument(item, f"{key}.{i}", _item(hint), parts) for i, item in enumerate(value)]
     if hint is None:
@@ -163,10 +167,16 @@ def _argument(value: Any, key: str, hint: Any, parts: Parts | None) -> Any:
         raise ConfigError(f"{key}: found {value!r}, expected {spell_type(hint)}") from error
 
 
-def _kind(hint: Any) -> Any:
-    """Return the one class or protocol in ``hint`` besides plain types; None if there is none or several."""
+def _kind(hint: Any, target: object) -> Any:
+    """Return the one class or protocol in ``hint`` besides plain types; None if there is none or several.
+
+    Of a protocol and classes that are none, it is the class that ``target`` names, or else the protocol.
+    """
     parts = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     kinds = [part for part in parts if part not in _PLAIN and typing.get_origin(part) is not typing.Annotated]
+    if len(kinds) > 1 and all(map(inspect.isclass, kinds)):
+        named = [kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == target]
+        kinds = named or [kind for kind in kinds if is_protocol(kind)]
     if len(kinds) != 1 or kinds[0] is Any or not inspect.isclass(kinds[0]) or typing.get_args(kinds[0]):
         return None
     return kinds[0]

@@ -75,7 +75,11 @@ def _checked_class(made: Any, kind: Any) -> type | None:
             if name == "bind" and inspect.isfunction(member):
                 body[name] = _binding(member, kind)
                 continue
-            hint = typing.get_type_hints(_function(stated), include_extras=True).get("return")
+            function_stated = _function(stated)
+            if inspect.isfunction(function_stated):
+                hint = typing.get_type_hints(function_stated, include_extras=True).get("return")
+            else:  # an attribute, which a property may give
+                hint = typing.get_type_hints(protocol, include_extras=True).get(name)
             if law_of(hint) is None:
                 continue
             if isinstance(member, property):

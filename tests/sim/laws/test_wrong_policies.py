@@ -1,5 +1,6 @@
 """A part that does or returns what cannot be true, or changes what it may only read, ends its run and is named."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache, reduce
@@ -15,11 +16,13 @@ from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
-from mezzotint.sim.core.plan import UNPLANNED, WHOLE, Plan, Stage
+from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.protocols import Launch
 from mezzotint.sim.run.config.choices import gpus
 from mezzotint.sim.run.simulate import Outcome, simulate
+from mezzotint.traces.encoders.embeddings import identity
+from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
 from tests.sim.lab import configured, simulated
 from tests.sim.outsider import their_parts as their
@@ -28,6 +31,7 @@ VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=200")
 BUSY = (*VANILLA, "arrivals.rate_rpm=500")
 RENTED = (*VANILLA, "controller=autoscale-utilisation")
 BATCHES = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")
+ADDONS = ("system=diffusers", "cluster=h800", "trace=add-ons", "trace.requests=20")
 MODM = ("system=modm-fixed", "trace.requests=200")
 NIRVANA = ("system=nirvana-no-predictor", "cache.capacity=50", "trace.requests=300")
 PREDICTED = ("system=nirvana", "trace.requests=200")
@@ -91,6 +95,18 @@ def forgets_its_work(self, what):
 
 def raises(self, *_):
     raise KeyError("boom")
+
+
+def skips_from_nothing(self, request, now_s):
+    self.run.assign(request, request.plan._replace(k=49))
+
+
+def stops(self, *_):
+    raise StopIteration
+
+
+def exits(self, *_):
+    sys.exit(0)
 
 
 def spins(self):
@@ -209,6 +225,19 @@ SCHEDULERS = [
          r"returned \d+ from next"),
         ("Raises", {"next": raises}, r"raised KeyError: 'boom' \(in raises, test_wrong_policies.py line \d+\)"),
         ("RaisesWhenBound", {"bind": raises}, r"raised KeyError: 'boom' \(in raises"),
+        ("Stops", {"next": stops}, r"{part} raised StopIteration:  \(in stops"),
+        ("Exits", {"next": exits}, r"{part} raised SystemExit: 0 \(in exits"),
+        *((f"EndsAs {outcome}", {"offer": lambda self, request, now_s, outcome=outcome: self.run.end(request, outcome)},
+           f"{{part}} ended the request in row 0 as {outcome}; expected COMPLETED, DISCARDED or FAILED")
+          for outcome in (0, 2.5, 99)),
+        ("SkipsFromNothing", {"offer": skips_from_nothing},
+         "{part} planned that the request in row 0 skips steps, and no source of what they made"),
+        ("PlansWhatRuns", {"request_ended": lambda self, request, now_s: self.run.assign(request, request.plan)},
+         r"{part} planned the request in row \d anew, which runs on worker \d"),
+    ),
+    *of("scheduler", their.Scheduler, ADDONS,
+        ("DropsAddons", {"offer": sets(their.Scheduler.offer, addons=None)},
+         r"{part} changed addons of the request in row 0 from Addons\(.* to None"),
     ),
     *of("scheduler", their.Scheduler, BATCHES,
         ("EditsStepsLeft", {"offer": sets(their.Scheduler.offer, steps_left=1)},
@@ -221,6 +250,8 @@ SCHEDULERS = [
     ),
     *of("allocation", their.Allocation, VANILLA,
         ("ManyRoles", {"roles": returns(["large"] * 8)}, "gave the roles .* to 4 GPUs"),
+        ("ChangesModels", {"roles": lambda self, gpus, models, backend: models.popitem()},
+         "{part} raised AttributeError: 'mappingproxy' object"),
     ),
 ]  # fmt: skip
 
@@ -394,6 +425,10 @@ FRONT_ENDS = [
         *((f"Admits {took_s!r}", {"took_s": took_s},
            f"returned {took_s!r} from admit for the request in row")
           for took_s in (None, nan, inf, "soon", -1.0)),
+        ("SkipsFromNothing", {"plan": lambda self, request: self._plan._replace(k=49)},
+         "{part} planned that the request in row 20 skips steps, and no source of what they made"),
+        ("HitsNothing", {"plan": lambda self, request: self._plan._replace(lookup=HIT)},
+         r"the frontend \({part}\) planned for row 20 0 of 50 steps skipped after a lookup \(hit\)"),
         ("KeepsOne", {"completed": returns(1)}, r"returned 1 from completed for the request in row \d"),
     ),
     *of("frontend", their.FrontEnd, STAGES,
@@ -489,6 +524,39 @@ TRUE = {wrong.base: wrong for wrong in reversed(ALL) if wrong.base.__module__ ==
 def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = simulated_with(monkeypatch, TRUE[base].key, TRUE[base].common, base).summary["requests"]
     assert counts["completed"] == counts["arrived"] > 0
+
+
+def test_attribute_of_a_protocol_may_be_a_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = type("OneByOne", (their.Executor,), {"__module__": their.__name__, "max_batch": property(lambda self: 1)})
+    counts = simulated_with(monkeypatch, "executor", VANILLA, part).summary["requests"]
+    assert counts["completed"] == counts["arrived"] > 0
+
+
+@pytest.mark.parametrize("factor", [1.0, nan])
+def test_placement_beside_others_in_a_union_is_checked_and_has_default_bodies(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``controlnet_placement`` takes the protocol, or a class of ours that is none."""
+    minimal = {
+        "bind": lambda self, run, faster: None,
+        "load_addons": lambda self, worker, request, active: [],
+        "step": lambda self, worker, active, plain, steps: plain.times(factor),
+    }
+    part = type("Minimal", (), {"__module__": their.__name__, **minimal})
+    if factor == 1.0:
+        counts = simulated_with(monkeypatch, "controlnet_placement", ADDONS, part).summary["requests"]
+        assert counts["completed"] == counts["arrived"] > 0
+        return
+    with pytest.raises(SimulationError, match=r"Minimal returned Cost\(seconds=nan.* from step"):
+        simulated_with(monkeypatch, "controlnet_placement", ADDONS, part)
+
+
+@pytest.mark.invariant(12)
+def test_vectors_of_another_encoder_of_the_same_name_are_not_taken_from_the_disk() -> None:
+    ours = HashedNgrams()
+    same_name = type("SameName", (), {"__module__": their.__name__, "name": ours.name, "dim": ours.dim})()
+    assert identity(ours) == ours.name
+    assert identity(same_name).startswith(f"{ours.name} {their.__name__}.SameName ")
 
 
 @pytest.mark.parametrize("controller", ["timetable", "autoscale-utilisation"])
