@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import yaml
 
@@ -50,9 +51,18 @@ SIZES: Mapping[str, Sequence[int]] = _DATA["sizes"]
 """Name of a size -> width and height, pixels."""
 
 WELL = re.compile(
-    r"[23]\d\d( .*)?|true|ok|done|success\w*|succeeded|complete[d]?|finished|queued|in_progress|processing", re.I
+    r"[23]\d\d([.]0*)?( .*)?|true|ok|done|success\w*|succeeded|complete[d]?|finished|queued|in_progress|processing",
+    re.I,
 )
 """What the status of a request that was served says."""
+
+ILL = re.compile(
+    r"[45]\d\d([.]0*)?( .*)?|false|fail\w*|error\w*|cancel\w*|abort\w*|reject\w*|time[d_ -]*out|exception", re.I
+)
+"""What the status of a request that was not served says. Other words may be of anything."""
+
+FLAGS = ("success", "succeeded", "ok")
+"""Outcomes that may be written as 1 and 0."""
 
 OF_STATISTICS = {"latency_s", "gen_s", "images", "base_model"}
 """Meanings that the rows of a table of statistics have."""
@@ -166,9 +176,17 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
 def is_failure(column: str, cell: str | None) -> bool:
     """Return True if a cell of a column of outcomes says that the request was not served."""
     plain = normalise(column)
-    if cell is None or plain not in _DATA["outcomes"]:
+    if cell is None or plain not in _DATA["outcomes"] or (text := status_text(column, cell)) is None:
         return False
-    return cell.strip().lower() not in (*NULLS, "0", "false") if "error" in plain else not WELL.fullmatch(cell.strip())
+    return text.lower() not in (*NULLS, "0", "false") if "error" in plain else not WELL.fullmatch(text)
+
+
+def status_text(column: str, cell: Any) -> str | None:
+    """Return what a cell of a column of outcomes says, as `WELL` reads it; None for a code that is none of HTTP."""
+    plain, text = normalise(column.rpartition(".")[2]), str(cell).strip()
+    if plain == "code" and not re.fullmatch(r"[1-5]\d\d([.]0*)?", text):
+        return None
+    return "true" if plain in FLAGS and text.lower() in ("1", "1.0", "yes", "y", "t") else text
 
 
 def scale(unit: str | None) -> float:

@@ -23,7 +23,7 @@ import yaml
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.cells import name_of, refusal
 from mezzotint.traces.formats.clock import PER_SECOND, read_clock
-from mezzotint.traces.formats.headers import NAMES, PARTS, UNIT_WORDS, WELL, meaning, normalise
+from mezzotint.traces.formats.headers import ILL, NAMES, PARTS, UNIT_WORDS, WELL, meaning, normalise, status_text
 from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.interpret import SAID, SIZE
@@ -53,7 +53,10 @@ SHOWN = 30
 PART = re.compile(r"partial|delta|chunk|progress|heartbeat")
 """Types of events that are parts of one answer."""
 
-REFUSED = re.compile(r"4(?!08|99)\d\d( .*)?")
+NO_ERROR: Sequence[Any] = ("", False, [], {}, "0", 0)
+"""Values of a field of errors of a request that has none."""
+
+REFUSED = re.compile(r"4(?!08|99)\d\d([.]0*)?( .*)?")
 """Statuses of requests that a server refused before any work; 408 and 499 are of clients that gave up waiting."""
 
 
@@ -176,7 +179,8 @@ class _Gathered:
         extras: dict[str, Any] = {}
         for path, value in _flat(record):
             place = self._place(path)
-            if place is None:
+            status = status_text(path, value) if place is not None and place[0] == "status" else ""
+            if place is None or status is None:
                 parent, _, leaf = path.rpartition(".")
                 if self._is_kept(parent) and len(json.dumps(value, default=str)) <= LONG:
                     extras[leaf], self.kept[path] = value, self.kept[path] + 1
@@ -184,10 +188,13 @@ class _Gathered:
                     self.left_out[path] += 1
                 continue
             name, rank = place
+            value = status or value
             if name == "images" and isinstance(value, list | str) and not _is_number(value):
                 name = "input_images"
             if name in chosen and name not in ("status", "error", "method", "url"):
                 self.left_out[max((rank, path), chosen[name][:2])[1]] += 1
+            if (name == "status" and ILL.fullmatch(status)) or (name == "error" and value not in NO_ERROR):
+                rank -= 10_000  # of several outcomes, the one of a failure counts
             if name not in chosen or rank < chosen[name][0]:
                 chosen[name] = rank, path, value
         return chosen, extras
@@ -452,7 +459,7 @@ def _flat(record: Mapping[str, Any], parent: str = "", depth: int = 0) -> Iterat
 
 def _failed(value: Mapping[str, Any]) -> bool:
     status = str(value.get("status", "ok"))
-    return not WELL.fullmatch(status) or value.get("error") not in (None, "", False, [], {}, "0", 0)
+    return not WELL.fullmatch(status) or value.get("error", "") not in NO_ERROR
 
 
 def _of_chat(messages: Any) -> tuple[str | None, int]:

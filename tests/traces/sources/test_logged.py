@@ -16,6 +16,7 @@ from mezzotint.traces.formats.recognise import MARKS, other_format
 from mezzotint.traces.sources.command import sources
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.logged import SOURCES
+from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.trace import Trace
 
 
@@ -94,6 +95,33 @@ def test_failed_requests_are_kept_or_skipped_by_status(tmp_path: Path) -> None:
     assert sum(trace.notes["skipped"].values()) == 2
     assert len(load("gateway", log, tmp_path, keep_refused=True)) == 8
     assert len(load("gateway", log, tmp_path, drop_failed=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_served"),
+    [
+        ({"response_code": 503}, False),
+        ({"response_code": 0}, False),
+        ({"code": 500}, False),
+        ({"code": 0}, True),  # of an API's own, where it is a success
+        ({"ok": False}, False),
+        ({"ok": 1}, True),
+        ({"success": 0}, False),
+        ({"status": 200, "success": False}, False),
+        ({"status": "200.0"}, True),
+        ({"status_code": 200, "status": "failed"}, False),
+        ({"status_code": 200, "status": "cached"}, True),
+        ({"status": 200, "error_code": 0, "error_message": "out of memory"}, False),
+    ],
+)
+def test_outcome_of_any_name_is_read(outcome: dict[str, Any], is_served: bool, tmp_path: Path) -> None:
+    record = {"ts": 1, "prompt": "a", "latency_s": 1.5, **outcome}
+    assert [row.get("latency_s") for row in rows(load("gateway", lines(record), tmp_path))] == [
+        1.5 if is_served else None
+    ]
+    if len(outcome) == 1:
+        trace = Table(path=tmp_path / "log").load(np.random.default_rng(0))
+        assert any("failed by their" in text for text in trace.notes[SAID]) is not is_served
 
 
 def test_table_of_a_gateway_is_read_as_its_json(tmp_path: Path) -> None:
