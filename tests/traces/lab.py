@@ -65,6 +65,7 @@ VALID: dict[str, bytes] = {
         b"metric_name,timestamp,metric_value,status,method,url\n"
         b"http_reqs,1787000000,1,200,POST,http://h/generate\nhttp_req_duration,1787000000,500,200,POST,http://h/generate\n"
     ),
+    "jmeter": b"timeStamp,elapsed,label,responseCode,success,Latency\n1787000000123,4120,a,200,true,10\n",
     "locust": b"request_type,name,response_time,start_time\nPOST,/generate,2500.5,1787000000.25\n",
     "table": b'prompt,arrival_s,width,loras\n"a, ""fox""",1.5,512,a;b\nb,2,,\n',
     "diffusiondb": b"prompt,seed,step,width,height,user_name,timestamp\n" + DDB_ROW * 2,

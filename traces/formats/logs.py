@@ -106,13 +106,37 @@ def locust(path: Path, limits: Limits, _: Any) -> Records:
         yield row, record
 
 
+def jmeter(path: Path, limits: Limits, _: Any) -> Records:
+    """Yield the samples of JMeter's results; those of transactions, which hold others, are no requests."""
+    for row, record in rows_or_records(path, limits, None):
+        if "elapsed" not in record:
+            raise TraceError(
+                f"{path}: found the fields {excerpt(', '.join(map(str, record)))}, expected timeStamp and elapsed; save"
+                " results with jmeter.save.saveservice.output_format=csv"
+            )
+        message = str(record.get("responseMessage"))
+        yield row, {"responseMessage": message} if message.startswith("Number of samples in transaction") else record
+
+
+def gateway(path: Path, limits: Limits, _: Any) -> Records:
+    """Yield rows or objects. Raises TraceError for JMeter's results, whose names mean something else."""
+    for row, record in rows_or_records(path, limits, None):
+        if {"timeStamp", "elapsed"} <= record.keys():
+            raise TraceError(
+                f"{path}: looks like results of JMeter, whose Latency ends at the first byte; read them with `mezzotint"
+                " trace import jmeter FILE`"
+            )
+        yield row, record
+
+
 READERS: Mapping[str, Callable[[Path, Limits, Any], Records]] = {
     "json": json_records,
-    "rows or json": rows_or_records,
+    "rows or json": gateway,
     "comfyui": comfyui,
     "civitai": civitai,
     "k6": k6,
     "locust": locust,
+    "jmeter": jmeter,
     "access log": access_log,
     "parameters": generated,
 }

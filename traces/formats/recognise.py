@@ -13,6 +13,7 @@ MARKS = (
         r'|\A\s*\{[^\n]*"type":\s*"(Point|Metric)"[^\n]*"metric":',
     ),
     ("locust", r"\A[^\n{\[]*\brequest_type,[^\n]*\bresponse_time"),
+    ("jmeter", r"\A[^\n{\[]*\btimeStamp\b[^\n]*\belapsed\b"),
     ("aiperf", r'\A\s*\{\s*"metadata":[^\n]*"request_start_ns"'),
     ("vllm-bench", r'\A\s*\{[^\[]*"(request_throughput|num_prompts)":'),
     ("comfyui", r'\A\s*[\[{].*"class_type":'),

@@ -417,6 +417,30 @@ def test_civitai_image_is_a_request(meta: dict[str, Any] | None, expected: dict[
         assert second["arrival_s"] == 20.0
 
 
+JTL = (
+    "timeStamp,elapsed,label,responseCode,responseMessage,success,URL,Latency,steps\n"
+    "1787000000000,4120,a,200,OK,true,http://h/generate,10,20\n"
+    "1787000002500,4620,a,500,ERR,false,http://h/generate,20,20\n"
+    "1787000003000,4700,a,200,OK,false,http://h/generate,20,20\n"
+    '1787000003000,9320,b,,"Number of samples in transaction : 2, number of failing samples : 1",false,null,0,\n'
+)
+
+
+def test_latency_of_jmeter_is_elapsed(tmp_path: Path) -> None:
+    """JMeter's own Latency ends at the first byte."""
+    trace = load("jmeter", JTL, tmp_path)
+    assert trace.arrival_s.tolist() == [0.0, 2.5, 3.0]
+    assert [row.get("latency_s") for row in rows(trace)] == [4.12, None, None]
+    assert trace.column("steps").tolist() == [20, 20, 20]
+    assert trace.notes["skipped"] == {"no field of a request": 1}
+    with pytest.raises(TraceError, match="import jmeter"):
+        load("gateway", JTL, tmp_path)
+    with pytest.raises(TraceError, match="import jmeter"):
+        Table(path=tmp_path / "log").load(np.random.default_rng(0))
+    with pytest.raises(TraceError, match="expected timeStamp and elapsed"):
+        load("jmeter", "timeStamp,label\n1,a\n", tmp_path)
+
+
 def k6_csv(*requests: tuple[str, float, int]) -> str:
     head = "metric_name,timestamp,metric_value,error_code,method,name,status,url,extra_tags\n"
     url = "http://gw/v1/images/generations"
