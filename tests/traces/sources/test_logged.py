@@ -238,7 +238,7 @@ GUIDED: dict[str, Any] = {
     "1": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux"}},
     "2": {"class_type": "BasicGuider", "inputs": {"model": ["1", 0], "conditioning": ["3", 0]}},
     "3": {"class_type": "FluxGuidance", "inputs": {"guidance": 3.5, "conditioning": ["4", 0]}},
-    "4": {"class_type": "CLIPTextEncode", "inputs": {"text": "a lighthouse"}},
+    "4": {"class_type": "CLIPTextEncode", "inputs": {"text": "a lighthouse", "clip": "xl"}},
     "5": {"class_type": "RandomNoise", "inputs": {"noise_seed": 7}},
     "6": {"class_type": "BasicScheduler", "inputs": {"steps": 20, "denoise": 1}},
     "7": {"class_type": "EmptySD3LatentImage", "inputs": {"width": 1024, "height": 512, "batch_size": 1}},
@@ -289,11 +289,39 @@ TWO_PASSES: dict[str, Any] = {
 }
 
 
+NET: dict[str, Any] = {
+    **{name: node for name, node in NODES.items() if name != "3"},
+    "10": {"class_type": "ControlNetLoader", "inputs": {"control_net_name": "canny"}},
+    "11": {"class_type": "LoadImage", "inputs": {"image": "pose.png"}},
+    "12": {"class_type": "Canny", "inputs": {"image": ["11", 0], "low_threshold": 0.4}},
+    "13": {
+        "class_type": "ControlNetApplyAdvanced",
+        "inputs": {"positive": ["6", 0], "negative": ["5", 0], "control_net": ["10", 0], "image": ["12", 0]},
+    },
+    "3": {
+        "class_type": "KSampler",
+        "inputs": NODES["3"]["inputs"]
+        | {"positive": ["13", 0], "negative": ["13", 1], "latent_image": ["14", 0], "seed": 0},
+    },
+    "14": {"class_type": "RepeatLatentBatch", "inputs": {"samples": ["4", 0], "amount": 3}},
+}
+UPSCALED: dict[str, Any] = {  # the second pass stands first
+    "20": {
+        "class_type": "KSampler",
+        "inputs": NODES["3"]["inputs"] | {"steps": 10, "seed": 3, "latent_image": ["21", 0]},
+    },
+    "21": {"class_type": "LatentUpscaleBy", "inputs": {"samples": ["3", 0], "scale_by": 2.0}},
+    "22": {"class_type": "SaveImage", "inputs": {"images": ["20", 0]}},
+    **NODES,
+    "23": {"class_type": "KSampler", "inputs": NODES["3"]["inputs"]},  # leads to no output
+}
+
+
 def history(graph: dict[str, Any], extra: dict[str, Any], end: str = "execution_success") -> str:
     status = "success" if end == "execution_success" else "error"
     messages = [["execution_start", {"timestamp": 1787000002000}], [end, {"timestamp": 1787000009000}]]
     return json.dumps(
-        {"p": {"prompt": [1, "p", graph, extra, []], "status": {"status_str": status, "messages": messages}}}
+        {"p": {"prompt": [1, "p", graph, extra, ["22"]], "status": {"status_str": status, "messages": messages}}}
     )
 
 
@@ -320,6 +348,18 @@ def history(graph: dict[str, Any], extra: dict[str, Any], end: str = "execution_
             GUIDED,
             {"prompt": "a lighthouse", "width": 1024, "height": 512, "steps": 20, "seed": 7, "base_model": "flux"},
         ),
+        (
+            NET,
+            {
+                "prompt": "a fox",
+                "negative_prompt": "ugly",
+                "controlnets": ["canny"],
+                "input_images": 0,
+                "images": 12,
+                "seed": 0,
+            },
+        ),
+        (UPSCALED, {"width": 640, "steps": 35, "seed": 42, "controlnets": []}),
         (TWO_PASSES, {"prompt": "waves", "frames": 81, "steps": 30, "input_images": 1, "images": 1}),
         ({"1": {"class_type": "CLIPTextEncode", "inputs": {"text": ["1", 0]}}}, {"request_id": "p"}),
     ],
@@ -329,6 +369,22 @@ def test_comfyui_workflow_is_followed(graph: dict[str, Any], expected: dict[str,
     assert found.items() >= expected.items()
     assert "strength" not in found  # ComfyUI runs all steps whatever denoise is
     assert found.get("negative_prompt", "ugly") == "ugly"
+
+
+@pytest.mark.parametrize(
+    ("graph", "extras", "left_out"),
+    [
+        (NET, {"control_images": 1, "denoise": 0.5}, "nodes.Canny.low_threshold (1)"),
+        (UPSCALED, {"samplers": 2, "upscaled": 2.0, "denoise": 0.5}, "nodes.KSampler.seed (1)"),
+        (GUIDED, {"distilled_guidance": 3.5, "sampler_name": "euler", "denoise": 1}, "nodes.CLIPTextEncode.clip (1)"),
+    ],
+)
+def test_comfyui_names_what_has_no_column(
+    graph: dict[str, Any], extras: dict[str, Any], left_out: str, tmp_path: Path
+) -> None:
+    trace = load("comfyui", history(graph, {}), tmp_path)
+    assert json.loads(trace.table.column("extras")[0].as_py()) == extras
+    assert left_out in "\n".join(trace.notes[SAID])
 
 
 def test_comfyui_waits_from_creation_and_runs_from_start(tmp_path: Path) -> None:
