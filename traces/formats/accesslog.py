@@ -1,4 +1,4 @@
-"""Read access logs of web servers: nginx's log_format, or Apache's LogFormat, and nginx's variables as JSON lines."""
+"""Read access logs of web servers: nginx's log_format, Apache's LogFormat; JSON lines of nginx, Caddy and Traefik."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -35,6 +35,15 @@ APACHE = {
 RENAMED: Mapping[str, str] = {"request_uri": "url", "uri": "url", "request_method": "method"}
 """Variables of nginx -> names of their fields, where they differ."""
 
+CADDY: Mapping[str, str] = {"ts": "time_end", "duration": "duration_s", "user_id": "remote_user", "uri": "url"}
+"""Fields of Caddy, which writes a line when the answer was sent -> their names here."""
+
+TRAEFIK: Mapping[str, str] = {
+    "StartUTC": "time_received", "Duration": "duration_ns", "RequestMethod": "method", "RequestPath": "url",
+    "DownstreamStatus": "status", "ClientUsername": "remote_user",
+}  # fmt: skip
+"""Fields of Traefik -> their names here."""
+
 ABSENT = ("-", "")
 
 
@@ -44,7 +53,12 @@ def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, 
         head = stream.read(HEAD_BYTES)
     if options.format is None and is_json(head):
         for row, record in records(path, limits):
-            named = {RENAMED.get(name, name): value for name, value in record.items() if value not in ABSENT}
+            renamed = RENAMED
+            if is_access(record):
+                renamed = TRAEFIK if "StartUTC" in record else CADDY
+                request = record.pop("request", None)
+                record |= request if isinstance(request, dict) else {}
+            named = {renamed.get(name, name): value for name, value in record.items() if value not in ABSENT}
             yield row, _split(named)
         return
     declared = FORMATS.get(options.format or "nginx", options.format)
@@ -61,6 +75,12 @@ def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, 
                 )
             record = {name: value for name, value in zip(names, match.groups(), strict=True) if value not in ABSENT}
             yield row, _split(record)
+
+
+def is_access(record: Mapping[str, Any]) -> bool:
+    """Return True for a line of Caddy's or Traefik's access log."""
+    is_caddy = str(record.get("logger")).startswith("http.log.access") and isinstance(record.get("request"), dict)
+    return is_caddy or {"StartUTC", "RequestMethod"} <= record.keys()
 
 
 def _split(record: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.formats.accesslog import access_log
+from mezzotint.traces.formats.accesslog import access_log, is_access
 from mezzotint.traces.formats.columnar import read_parquet
 from mezzotint.traces.formats.comfyui import of_prompt
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
@@ -119,12 +119,13 @@ def jmeter(path: Path, limits: Limits, _: Any) -> Records:
 
 
 def gateway(path: Path, limits: Limits, _: Any) -> Records:
-    """Yield rows or objects. Raises TraceError for JMeter's results, whose names mean something else."""
+    """Yield rows or objects. Raises TraceError for a log of another form in which usual names mean something else."""
     for row, record in rows_or_records(path, limits, None):
-        if {"timeStamp", "elapsed"} <= record.keys():
+        other = "jmeter" if {"timeStamp", "elapsed"} <= record.keys() else "access-log" if is_access(record) else None
+        if other is not None:
             raise TraceError(
-                f"{path}: looks like results of JMeter, whose Latency ends at the first byte; read them with `mezzotint"
-                " trace import jmeter FILE`"
+                f"{path}: looks like the format {other}, in which times and sizes of these names mean something else;"
+                f" read it with `mezzotint trace import {other} FILE`"
             )
         yield row, record
 

@@ -633,6 +633,30 @@ def test_access_log_of_json_lines_has_the_variables_of_nginx(tmp_path: Path) -> 
         load("gateway", text, tmp_path)
 
 
+CADDY = [
+    {"ts": 1787000000 + end, "logger": "http.log.access", "duration": took, "size": 1240, "status": 200,
+     "request": {"method": "POST", "uri": "/v1/images/generations"}}
+    for end, took in ((4.5, 4.25), (9.5, 2.25))
+]  # fmt: skip
+TRAEFIK = [
+    {"StartUTC": f"2026-11-03T10:00:{start}Z", "time": "2026-11-03T10:00:30Z", "Duration": int(took * 1e9),
+     "RequestMethod": "POST", "RequestPath": "/v1/images/generations", "DownstreamStatus": 200}
+    for start, took in (("00.25", 4.25), ("07.25", 2.25))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("records", [CADDY, TRAEFIK], ids=["caddy", "traefik"])
+def test_access_log_of_another_server_has_its_own_names(records: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Caddy's ts is when the answer was sent, and its size bytes; Traefik's time is when the line was written."""
+    trace = load("access-log", lines(*records), tmp_path)
+    assert trace.arrival_s.tolist() == [0.0, 7.0]
+    assert [set(row) for row in rows(trace)] == [{"request_id", "arrival_s", "latency_s"}] * 2
+    assert [row["latency_s"] for row in rows(trace)] == [4.25, 2.25]
+    assert other_format(lines(*records).encode()) == "access-log"
+    with pytest.raises(TraceError, match="import access-log"):
+        load("gateway", lines(*records), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("line", "options", "message"),
     [
