@@ -21,12 +21,12 @@ import typer
 import yaml
 
 from mezzotint.traces.error import TraceError
-from mezzotint.traces.formats.cells import name_of, refusal
+from mezzotint.traces.formats.cells import name_of, numbers, pointed, refusal
 from mezzotint.traces.formats.clock import PER_SECOND, read_clock
-from mezzotint.traces.formats.headers import ILL, NAMES, PARTS, UNIT_WORDS, WELL, meaning, normalise, status_text
+from mezzotint.traces.formats.headers import ILL, NAMES, NULLS, PARTS, UNIT_WORDS, WELL, meaning, normalise, status_text
 from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.interpret import SAID, SIZE
+from mezzotint.traces.sources.interpret import AGREE_S, SAID, SIZE
 from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Reading
@@ -384,9 +384,12 @@ class _Gathered:
         if not np.any(end_s % 1) and len(end_s) > 1 and arrivals is None:
             remarks.append(f"{column} has whole seconds: the arrivals are known to a second")
         if arrivals is not None:
+            took_s = end_s - self._seconds(headers["arrival_s"], arrivals)
             if latencies is None:
-                start_s = self._seconds(headers["arrival_s"], arrivals)
-                self._put("latency_s", f"{column} - {headers['arrival_s']}", end_s - start_s, headers, units)
+                self._put("latency_s", f"{column} - {headers['arrival_s']}", took_s, headers, units)
+            else:
+                self.left_out[column] += len(self.rows) - ends.count(None)
+                remarks.extend(self._apart(took_s, column, headers, units))
             return
         if latencies is None:
             remarks.append(
@@ -394,15 +397,29 @@ class _Gathered:
             )
             self._put("arrival_s", f"{column} (of the answer)", end_s, headers, units)
             return
-        origin = Origin(self.where, {"latency_s": headers["latency_s"]}, np.array(self.rows))
-        took_s = np.array(
-            [0.0 if text is None else _float(text, origin, index) for index, text in enumerate(latencies)]
-        )
-        took_s /= PER_SECOND[units.get(headers["latency_s"], "s")]
+        took_s = np.nan_to_num(self._latencies(headers, units))
         if None in latencies:
             remarks.append(f"{latencies.count(None):,} requests without {headers['latency_s']} arrive when answered")
         remarks.append(f"{column} is when a request was answered: it arrived {headers['latency_s']} before")
         self._put("arrival_s", f"{column} - {headers['latency_s']}", end_s - took_s, headers, units)
+
+    def _latencies(self, headers: Mapping[str, str], units: Mapping[str, str]) -> Any:
+        """Return the latencies in seconds, NaN where there is none."""
+        origin = Origin(self.where, {"latency_s": headers["latency_s"]}, np.array(self.rows))
+        texts = [None if (text or "-").strip().lower() in NULLS else text for text in self.values["latency_s"]]
+        cells = pointed(pa.chunked_array([pa.array(texts, pa.string())]), origin, "latency_s")
+        took_s = np.asarray(numbers(cells, origin, "latency_s"))
+        return took_s / PER_SECOND[units.get(headers["latency_s"], "s")]
+
+    def _apart(self, took_s: Any, column: str, headers: Mapping[str, str], units: Mapping[str, str]) -> Iterator[str]:
+        """Yield a remark if the latencies are not the times from arrival to answer."""
+        apart = np.abs(took_s - self._latencies(headers, units))
+        if np.any(apart > AGREE_S):
+            index = int(np.nanargmax(apart))
+            yield (
+                f"{headers['latency_s']}, which is taken as latency_s, differs from {column} - {headers['arrival_s']}"
+                f" by up to {apart[index]:,.6g} s (row {self.rows[index]}); --map latency_s= takes the latter"
+            )
 
     def _seconds(self, column: str, values: Sequence[str | None]) -> Any:
         origin = Origin(self.where, {"arrival_s": column}, np.array(self.rows))
@@ -479,13 +496,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or (
         isinstance(value, str) and re.fullmatch(r"\s*\d+(\.0*)?\s*", value) is not None
     )
-
-
-def _float(text: str, origin: Origin, index: int) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise refusal(origin, index, "latency_s", repr(text), "a number") from None
 
 
 def _counted(counter: Counter[str]) -> str:
