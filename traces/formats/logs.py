@@ -12,7 +12,7 @@ from mezzotint.traces.formats.columnar import read_parquet
 from mezzotint.traces.formats.comfyui import of_prompt
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.jsontext import is_json, members, records
-from mezzotint.traces.formats.parameters import generated
+from mezzotint.traces.formats.parameters import generated, with_second_pass
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
 
@@ -54,6 +54,9 @@ def civitai(path: Path, limits: Limits, _: Any) -> Records:
             if not isinstance(item, dict):
                 raise TraceError(f"{path}: image {row}: found {excerpt(repr(item), 60)}, expected an object")
             meta = {**item["meta"]} if isinstance(item.get("meta"), dict) else {}
+            if isinstance(inner := meta.get("meta"), dict):  # civitai #2421
+                meta = meta | inner
+                del meta["meta"]
             sides = (item.get("width"), item.get("height"))
             size = meta.pop("Size", None) or (None if None in sides else "x".join(map(str, sides)))
             resources = meta.pop("resources", None)
@@ -62,7 +65,7 @@ def civitai(path: Path, limits: Limits, _: Any) -> Records:
                 for part in (resources if isinstance(resources, list) else [])
                 if isinstance(part, dict) and part.get("type") in ("lora", "lycoris")
             ]
-            yield row, {**item, "meta": meta, "size": size, "loras": loras if resources else None}
+            yield row, {**item, "meta": with_second_pass(meta), "size": size, "loras": loras if resources else None}
             row += 1
 
 

@@ -105,7 +105,11 @@ def _parsed(text: list[str]) -> dict[str, Any]:
     record["loras"] = loras if settings else None
     nets = [re.search(r"Model: ([^,\[]+)", value) for name, value in settings.items() if name.startswith("ControlNet ")]
     record["controlnets"] = [net[1].strip() for net in nets if net] or None
-    strength = settings.pop("Denoising strength", None)
-    is_second_pass = any(name.startswith("Hires") for name in settings)
-    record["Second pass denoising" if is_second_pass else "strength"] = strength
-    return {**record, "settings": settings}
+    return {**record, "settings": with_second_pass(settings)}
+
+
+def with_second_pass(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings in which the denoising strength of a second pass, which is none of image to image, says so."""
+    if not any(name.startswith(("Hires", "First pass")) for name in settings):
+        return settings
+    return {{"Denoising strength": "Second pass denoising"}.get(name, name): settings[name] for name in settings}

@@ -133,6 +133,7 @@ class _Gathered:
         rows: number of each request in the file; those of ``unserved`` failed.
         values: meaning -> a value for each request, None where there is none.
         fields: meaning -> the fields that its values are of, counted.
+        second: requests with a second pass, as A1111's web UI has it (Hires).
     """
 
     def __init__(self, form: Form, choices: Logged, where: str, paths: re.Pattern[str] | None) -> None:
@@ -145,6 +146,7 @@ class _Gathered:
         self.skipped: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.unserved: set[int] = set()
+        self.second = 0
         self._places: dict[str, tuple[str, int] | None] = {}
 
     def add(self, row: int, record: Mapping[str, Any]) -> None:
@@ -163,6 +165,7 @@ class _Gathered:
             for name, value in (("prompt", prompt), ("input_images", pictures or None)):
                 if value is not None:
                     chosen.setdefault(name, (0, path, value))
+        self._read_web_ui(chosen, extras)
         if extras:
             chosen["extras"] = 0, "extras", json.dumps(extras, ensure_ascii=False)
         for name, (_, path, value) in chosen.items():
@@ -198,6 +201,21 @@ class _Gathered:
             if name not in chosen or rank < chosen[name][0]:
                 chosen[name] = rank, path, value
         return chosen, extras
+
+    def _read_web_ui(self, chosen: dict[str, tuple[int, str, Any]], extras: dict[str, Any]) -> None:
+        """Read what A1111's web UI means by its fields: batches of a request, and the strength of a second pass."""
+        batches = extras.get("n_iter")
+        if isinstance(batches, int) and batches > 0 and "images" not in self.choices.columns:
+            rank, path, images = chosen.get("images", (0, "n_iter", 1))
+            if _is_number(images):
+                chosen["images"] = rank, path if path == "n_iter" else f"{path} * n_iter", int(float(images)) * batches
+                del extras["n_iter"]
+                self.kept -= Counter([next(name for name in self.kept if name.rpartition(".")[2] == "n_iter")])
+        url = str(chosen.get("url", ("", "", ""))[2])
+        if "strength" in chosen and ("enable_hr" in extras or "txt2img" in url):  # without an image to start from
+            _, path, strength = chosen.pop("strength")
+            extras[path.rpartition(".")[2]], self.kept[path] = strength, self.kept[path] + 1
+        self.second += bool(extras.get("enable_hr"))
 
     def _place(self, path: str) -> tuple[str, int] | None:
         """Return the meaning of a field, and its rank among the fields of that meaning, the first being taken."""
@@ -298,6 +316,8 @@ class _Gathered:
             remarks.append(
                 f"{self.failed.total():,} failed requests ({shown}) are kept without their latency (--drop-failed)"
             )
+        if self.second:
+            remarks.append(f"the second pass of {self.second:,} requests (enable_hr) is not in their steps")
         self._drop(remarks)
         self._merge_sizes()
         headers = {name: counted.most_common(1)[0][0] for name, counted in self.fields.items()}

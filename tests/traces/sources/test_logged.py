@@ -129,6 +129,39 @@ def test_table_of_a_gateway_is_read_as_its_json(tmp_path: Path) -> None:
     assert [row.get("latency_s") for row in rows(load("gateway", text, tmp_path))] == [5.1, None]
 
 
+def test_fields_of_the_web_ui_mean_what_it_does(tmp_path: Path) -> None:
+    """n_iter batches of batch_size; the strength of a text to image is that of its second pass."""
+    body = {"prompt": "a", "batch_size": 2, "n_iter": 3, "denoising_strength": 0.4, "steps": 20}
+    records = [
+        {"ts": 0, "path": "/sdapi/v1/txt2img", "body": body},
+        {"ts": 1, "body": body | {"enable_hr": True, "hr_scale": 2, "n_iter": 1}},
+        {"ts": 2, "path": "/sdapi/v1/img2img", "body": body | {"init_images": ["A"]}},
+        {"ts": 3, "body": {"prompt": "a", "n_iter": 4}},
+    ]
+    trace = load("gateway", lines(*records), tmp_path)
+    assert [row.get("images") for row in rows(trace)] == [6, 2, 6, 4]
+    assert [row.get("strength") for row in rows(trace)] == [None, None, 0.4, None]
+    assert "the second pass of 1 requests (enable_hr) is not in their steps" in trace.notes[SAID]
+    assert json.loads(trace.table.column("extras")[0].as_py()) == {"denoising_strength": 0.4}
+    assert not any("n_iter (" in text for text in trace.notes[SAID])
+
+
+def test_end_beside_start_and_duration_is_compared(tmp_path: Path) -> None:
+    def said(took: Any, **options: Any) -> tuple[float, str]:
+        record = {"submitted_at": AT, "ended_at": "2026-11-03T10:00:07Z", "duration": took, "prompt": "a"}
+        trace = load("gateway", lines(record), tmp_path, **options)
+        return rows(trace)[0]["latency_s"], "\n".join(trace.notes[SAID])
+
+    latency_s, text = said(4.0)
+    assert latency_s == 4.0
+    assert "differs from ended_at - submitted_at by up to 3 s (row 0); --map latency_s= takes" in text
+    assert said(4.0, columns={"latency_s": ""})[0] == 7.0
+    latency_s, text = said("7,0")
+    assert latency_s == 7.0
+    assert "differs" not in text
+    assert "left out, having no column in a trace: ended_at (1)" in text
+
+
 def test_parts_of_a_stream_are_one_request(tmp_path: Path) -> None:
     parts = [{"type": f"image_generation.{kind}", "created_at": 1787000000} for kind in ("partial_image", "completed")]
     trace = load("gateway", lines(*parts), tmp_path)
@@ -462,6 +495,8 @@ def test_a1111_images_of_a_folder_are_read(tmp_path: Path) -> None:
             {"loras": ["ink"]},
         ),
         (None, {"width": 832}),
+        ({"id": 9, "meta": {"prompt": "a", "steps": 9}}, {"prompt": "a", "steps": 9}),
+        ({"prompt": "a", "Denoising strength": "0.4"}, {"strength": 0.4}),
     ],
 )
 def test_civitai_image_is_a_request(meta: dict[str, Any] | None, expected: dict[str, Any], tmp_path: Path) -> None:
@@ -495,6 +530,17 @@ def test_latency_of_jmeter_is_elapsed(tmp_path: Path) -> None:
         Table(path=tmp_path / "log").load(np.random.default_rng(0))
     with pytest.raises(TraceError, match="expected timeStamp and elapsed"):
         load("jmeter", "timeStamp,label\n1,a\n", tmp_path)
+
+
+def test_strength_of_a_second_pass_is_none_of_image_to_image(tmp_path: Path) -> None:
+    meta = {"prompt": "a", "steps": 25, "Hires upscale": "2", "Denoising strength": "0.4"}
+    trace = load("civitai", lines({"id": 1, "createdAt": AT, "meta": meta}), tmp_path)
+    assert "strength" not in rows(trace)[0]
+    assert json.loads(trace.table.column("extras")[0].as_py())["Second pass denoising"] == "0.4"
+    assert (
+        "strength"
+        not in rows(load("a1111", f"a\n{SETTINGS}, Denoising strength: 0.7, First pass size: 0x0\n", tmp_path))[0]
+    )
 
 
 def k6_csv(*requests: tuple[str, float, int]) -> str:
