@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.formats.clock import PER_SECOND
+from mezzotint.traces.formats.headers import UNIT_WORDS
 from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, read_object
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import ORDER_ONLY
@@ -53,7 +55,7 @@ def open_result(path: Path) -> Trace | dict[str, float]:
     if not first.startswith(b"{") or (record is not None and others.strip()):  # not one object over the whole file
         return _checked(Table(path=path).load(rng), path)
     content = read_object(path, Limits())
-    aggregates = _aggregates(content)
+    aggregates = _aggregates(content, path)
     if any(isinstance(value, list) and value for value in content.values()) and "latency_mean" not in content:
         try:
             return _checked(VllmBench(path=path).load(rng), path)
@@ -77,21 +79,36 @@ def _record(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _aggregates(content: Mapping[str, Any]) -> dict[str, float]:
-    """Return the aggregates in seconds and requests a minute. A key may be nested: `request_latency.avg`."""
+def _aggregates(content: Mapping[str, Any], path: Path) -> dict[str, float]:
+    """Return the aggregates in seconds and requests a minute.
 
-    def at(key: str) -> Any:
-        outer, _, inner = key.partition(".")
-        value = content.get(outer)
-        return value.get(inner) if inner and isinstance(value, dict) else (None if inner else value)
+    A key may be nested (`request_latency.avg`), and a unit beside it counts. Raises TraceError for an unknown unit.
+    """
 
     values: dict[str, float] = {}
     for name, keys in AGGREGATES.items():
         for key, factor in keys.items():
-            value = at(key)
+            outer, _, inner = key.partition(".")
+            value, unit = content.get(outer), None
+            if inner:
+                value, unit = (value.get(inner), value.get("unit")) if isinstance(value, dict) else (None, None)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                values.setdefault(name, value * factor)
+                values.setdefault(name, value * (factor if unit is None else _factor(name, key, str(unit), path)))
     return values
+
+
+def _factor(name: str, key: str, unit: str, path: Path) -> float:
+    """Return what makes seconds, or requests a minute, of a value with a unit. Raises TraceError for an unknown one."""
+    _, per, time = unit.rpartition("/")
+    if name in ("requests", "failed"):
+        return 1.0
+    is_rate = name == "throughput"
+    if is_rate is not bool(per) or (word := UNIT_WORDS.get(time.strip().lower())) is None:
+        expected = "requests/sec" if is_rate else f"one of {', '.join(PER_SECOND)}"
+        raise TraceError(
+            f"{path}: {key}: found the unit {excerpt(repr(unit), 40)}, expected {expected}; write the value in it"
+        )
+    return PER_SECOND[word] * 60 if is_rate else 1 / PER_SECOND[word]
 
 
 def _checked(trace: Trace, path: Path) -> Trace:

@@ -164,6 +164,14 @@ def test_result_is_opened_by_its_content(tmp_path: Path) -> None:
             0.5,
             180.0,
         ),
+        (
+            {
+                "request_latency": {"avg": 0.5, "p99": 2.0, "unit": "sec"},
+                "request_throughput": {"avg": 180.0, "unit": "requests/min"},
+            },
+            0.5,
+            180.0,
+        ),
     ],
 )
 def test_aggregates_have_one_unit(content: dict[str, Any], mean_s: float, per_minute: float, tmp_path: Path) -> None:
@@ -181,6 +189,8 @@ def test_aggregates_have_one_unit(content: dict[str, Any], mean_s: float, per_mi
         ("m.csv", "arrival_s,prompt\n0,a\n", "has no latencies"),
         ("m.csv", "latency_s,prompt\n1,a\n", "an order of requests and no times"),
         ("m.json", '{"a": ', "cannot be read as JSON"),
+        ("m.json", '{"request_latency": {"avg": 1, "unit": "ticks"}}', "request_latency.avg: found the unit 'ticks'"),
+        ("m.json", '{"request_throughput": {"avg": 1, "unit": "ms"}}', "expected requests/sec"),
     ],
 )
 def test_file_that_is_no_result_is_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
