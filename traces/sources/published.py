@@ -42,7 +42,7 @@ Number = Annotated[float, Field(gt=-(2.0**63), lt=2.0**63)]
 
 FIELDS: Mapping[str, Any] = {
     "any": Any, "text": str, "name": Name, "name or null": Name | None, "names or null": list[Name] | None,
-    "text or null": str | None, "texts or null": list[str] | None, "whole or null": Whole | None,
+    "text or null": str | None, "whole or null": Whole | None,
     "number or null": Number | None, "any or null": Any, "object or null": dict[str, Any] | None,
 }  # fmt: skip
 """Kind of a field in a map -> type of its values."""

@@ -40,6 +40,7 @@ def load(form: str, text: str, folder: Path) -> Trace:
         ),
         ("sglang", '"guidance_scale": 4', {"guidance": 4.0}, {}),
         ("sglang", '"image_paths": ["a", "b"]', {"input_images": 2}, {"image_paths": ["a", "b"]}),
+        ("sglang", '"image_paths": "pond.png"', {"input_images": 1}, {"image_paths": "pond.png"}),
         ("sglang", '"negative_prompt": "x", "n": 2', {"negative_prompt": "x", "images": 2}, {"n": 2}),
         ("sglang", '"unknown": [1]', {"images": None}, {"unknown": [1]}),
         (

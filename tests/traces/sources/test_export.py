@@ -152,7 +152,7 @@ HOSTILE_JSON = [
     '{"prompt": "a", "width": -512}',
     '{"prompt": "a", "width": NaN}',
     '{"prompt": "a", "guidance_scale": Infinity}',
-    '{"prompt": "a", "image_paths": "b.png"}',
+    '{"prompt": "a", "image_paths": {"b": "c.png"}}',
     '{"prompt": 5}',
     '{"width": 512}',
     "[1]",
