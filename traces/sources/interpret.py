@@ -299,9 +299,12 @@ class Interpretation:
         if found is None and "arrival_s" in self.names and not REQUEST_LIKE & self.names.keys():
             others += [self.names["images"]] if "images" in self.names else []
             if others and self._is_regular() and all(_are_numbers(self.cells[other]) for other in others):
+                without = (
+                    "--map images=" if others == [self.names.get("images")] else f"--leave-out {_quoted(others[0])}"
+                )
                 found = (
                     f"numbers ({excerpt(', '.join(others), 60)}) at equal intervals, expected a row a request;"
-                    f" {RATES_REMEDY}; if the rows are requests, say --leave-out {_quoted(others[0])}"
+                    f" {RATES_REMEDY}; if the rows are requests, say {without}"
                 )
         if found is not None:
             raise TraceError(f"{self.where}: found {found}")
@@ -369,6 +372,11 @@ class Interpretation:
             if count := pc.sum(random).as_py():
                 self.remarks.append(f"{column}: -1 in {count:,} rows stands for a random seed, and is null")
                 cells = pc.if_else(random, pa.scalar(None, pa.string()), cells)
+        if name == "slo_s" and _are_times(pointed(cells, origin, name), scale(self.meanings[column].unit), origin):
+            raise TraceError(
+                f"{self.where}: column {excerpt(column)}: found times such as {cells.drop_null()[0].as_py()}, expected"
+                f" the seconds from a request's arrival; write those, or say --map slo_s= for none{OF_COMMAND}"
+            )
         if pa.types.is_integer(kind):
             return integers(pointed(cells, origin, name), origin, name, kind if name == "seed" else None)
         values = numbers(pointed(cells, origin, name), origin, name)
@@ -593,6 +601,13 @@ def _are_numbers(cells: pa.ChunkedArray) -> bool:
 def _are_durations(cells: pa.ChunkedArray, origin: Origin) -> bool:
     """Return True if the cells are numbers too small for seconds since 1970."""
     return _are_numbers(cells) and (pc.max(numbers(cells, origin, "arrival_s")).as_py() or 0.0) < LONGEST_S
+
+
+def _are_times(cells: pa.ChunkedArray, per_second: float, origin: Origin) -> bool:
+    """Return True if the cells are dates, or numbers that may count from 1970."""
+    if not _are_numbers(cells):
+        return are_dates(cells)
+    return bool((pc.max(numbers(cells, origin, "slo_s")).as_py() or 0.0) / per_second > LONGEST_S)
 
 
 def _suits(cells: pa.ChunkedArray, name: str) -> bool:

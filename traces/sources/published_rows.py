@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.cells import Timestamps, integers, numbers, refusal
+from mezzotint.traces.formats.clock import PER_SECOND, WORDS
 from mezzotint.traces.sources.interpret import SAID
 from mezzotint.traces.sources.reader import Columns, Rows, untimed_batch
 from mezzotint.traces.table.columns import SCHEMA
@@ -30,7 +31,7 @@ from mezzotint.traces.table.ingest import (
     since_earliest,
     with_arrivals,
 )
-from mezzotint.traces.table.validation import Origin, check_times, excerpt, refuse
+from mezzotint.traces.table.validation import LATEST_S, Origin, check_times, excerpt, refuse
 
 Pieces = Iterator[tuple[Rows, pa.Table]]
 Records = Iterator[tuple[Rows, list[dict[str, Any]]]]
@@ -374,6 +375,7 @@ def _unix_s(setting: str, text: str) -> float:
 def vllm_omni(log: Log, pieces: Records) -> Iterator[Batch]:
     """Take times if the lines have them, and names if all have them."""
     timed: bool | None = None
+    unit: str | None = None
     kept = 0
     for rows, records in pieces:
         origin = log.origin(rows)
@@ -386,6 +388,14 @@ def vllm_omni(log: Log, pieces: Records) -> Iterator[Batch]:
         if timed is False:
             log.notes["arrival_s"] = ORDER_ONLY
             times = order_times(len(records), kept)
+        elif timed:
+            least = pc.min(times).as_py() or 0.0
+            unit = unit or next(
+                (unit for unit in ("ms", "us", "ns") if LATEST_S < least < LATEST_S * PER_SECOND[unit]), "s"
+            )
+            if unit != "s":
+                times = pc.divide(times, PER_SECOND[unit])
+                log.notes[SAID].append(f"timestamp counts {WORDS[unit]} since 1970")
         since_1970 = timed and (pc.max(times).as_py() or 0.0) > SINCE_1970_S
         yield Batch(columns, times, origin, relative=not since_1970)
         kept += len(records)

@@ -85,3 +85,11 @@ def test_extras_are_written_back(tmp_path: Path) -> None:
     export(trace, "vllm-omni", tmp_path / "out")
     assert "image_paths=['x', 'y']" in (tmp_path / "out").read_text()
     assert load("vllm-omni", (tmp_path / "out").read_text(), tmp_path).digest == trace.digest
+
+
+def test_timestamps_since_1970_are_of_any_unit(tmp_path: Path) -> None:
+    for per_second in (1, 1000, 10**6, 10**9):
+        text = "".join(f"Request(prompt='a', timestamp={at * per_second})\n" for at in (1787000000, 1787000002))
+        assert load("vllm-omni", text, tmp_path).arrival_s.tolist() == [0.0, 2.0]
+    with pytest.raises(TraceError, match="row 1, column timestamp"):
+        load("vllm-omni", "Request(timestamp=1787000000)\nRequest(timestamp=1787000002000)", tmp_path)

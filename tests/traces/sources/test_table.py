@@ -186,6 +186,13 @@ def test_usual_names_are_read(header: str, cells: str, expected: dict[str, Any],
     ("text", "options", "message"),
     [
         ("time,my_prompt\n1,a fox\n", {}, "my_prompt looks like prompt.*--map prompt=my_prompt, or --leave-out"),
+        (
+            "time,deadline\n1787000000,1787000030\n",
+            {},
+            "deadline: found times such as 1787000030.*--map slo_s= for none",
+        ),
+        ("time,deadline_ms\n1,1787000030000\n", {}, "deadline_ms: found times such as"),
+        ("time,deadline\n1,2026-11-03T10:00:30Z\n", {}, "found times such as 2026.*seconds from a request's arrival"),
         ("time,promptText\n1,a fox\n", {}, "--map prompt=promptText"),
         ("time,promt\n1,a fox\n", {}, "promt looks like prompt"),
         ("prompt,my timestamp\na,3\n", {}, "--map 'arrival_s=my timestamp'"),
