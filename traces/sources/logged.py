@@ -23,10 +23,21 @@ import yaml
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.cells import name_of, numbers, pointed, refusal
 from mezzotint.traces.formats.clock import PER_SECOND, read_clock
-from mezzotint.traces.formats.headers import ILL, NAMES, NULLS, PARTS, UNIT_WORDS, WELL, meaning, normalise, status_text
+from mezzotint.traces.formats.headers import (
+    ILL,
+    NAMES,
+    NULLS,
+    PARTS,
+    SIZES,
+    UNIT_WORDS,
+    WELL,
+    meaning,
+    normalise,
+    status_text,
+)
 from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.interpret import AGREE_S, SAID, SIZE
+from mezzotint.traces.sources.interpret import AGREE_S, MODELS_OWN, SAID, SIZE
 from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Reading
@@ -70,6 +81,7 @@ class Form:
         records: key of `READERS`.
         columns: meaning (a column of a trace, a part of one, or one of `OF_LOGS`) -> fields, of which the first that a
             record has is taken. A field inside another has the names of both with a point between them.
+        envelopes: fields around a whole record, as log shippers put there: their members are those of the record.
         usual: fields whose members go by their usual names, too, "" for the record itself; earlier ones count first.
         also: meaning -> further usual names.
         units: field -> unit of its times.
@@ -84,6 +96,7 @@ class Form:
     path: str
     records: str
     columns: Mapping[str, Sequence[str]]
+    envelopes: Sequence[str] = ()
     usual: Sequence[str] = ()
     also: Mapping[str, Sequence[str]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -184,8 +197,8 @@ class _Gathered:
             place = self._place(path)
             status = status_text(path, value) if place is not None and place[0] == "status" else ""
             if place is None or status is None:
-                parent, _, leaf = path.rpartition(".")
-                if self._is_kept(parent) and len(json.dumps(value, default=str)) <= LONG:
+                leaf = path.rpartition(".")[2]
+                if self._is_kept(self._bare(path).rpartition(".")[0]) and len(json.dumps(value, default=str)) <= LONG:
                     extras[leaf], self.kept[path] = value, self.kept[path] + 1
                 else:
                     self.left_out[path] += 1
@@ -228,6 +241,7 @@ class _Gathered:
         for name, theirs in mapped.items():
             if theirs == path:
                 return name, -1
+        path = self._bare(path)
         for name, fields in self.form.columns.items():
             if path in fields and name not in mapped:
                 return name, fields.index(path)
@@ -245,6 +259,11 @@ class _Gathered:
         usual = NAMES[by_name.name]
         base = plain if plain in usual else plain.rpartition("_")[0]
         return by_name.name, rank + 100 + (usual.index(base) if base in usual else 0)
+
+    def _bare(self, path: str) -> str:
+        """Return a field without the envelopes around its record."""
+        first, _, inner = path.partition(".")
+        return self._bare(inner) if inner and first in self.form.envelopes else path
 
     def _is_kept(self, parent: str) -> bool:
         return all(part in self.form.extras for part in parent.split("."))
@@ -319,7 +338,7 @@ class _Gathered:
         if self.second:
             remarks.append(f"the second pass of {self.second:,} requests (enable_hr) is not in their steps")
         self._drop(remarks)
-        self._merge_sizes()
+        self._merge_sizes(remarks)
         headers = {name: counted.most_common(1)[0][0] for name, counted in self.fields.items()}
         headers = {
             name: path if list(headers.values()).count(path) == 1 else f"{path} ({name})"
@@ -358,17 +377,26 @@ class _Gathered:
                     f"{self.where}: --{option} names {path}, which no record has; check the name of the field"
                 )
 
-    def _merge_sizes(self) -> None:
+    def _merge_sizes(self, remarks: list[str]) -> None:
         """Fill widths and heights of requests that have a size in their place, where others have them."""
         if not {"size", "width", "height"} <= self.values.keys():
             return
         width, height = self.values["width"], self.values["height"]
-        for index, size in enumerate(self.values["size"]):
-            match = None if size is None else SIZE.fullmatch(size)
-            if match and width[index] is None and height[index] is None:
-                width[index], height[index] = match.groups()
-        self.values.pop("size")
-        self.fields.pop("size")
+        path = self.fields.pop("size").most_common(1)[0][0]
+        odd: Counter[str] = Counter()
+        for index, size in enumerate(self.values.pop("size")):
+            if size is None:
+                continue
+            word = size.strip().lower()
+            match = SIZE.fullmatch(size)
+            if width[index] is not None or height[index] is not None:
+                self.left_out[path] += 1
+            elif match or word in SIZES:
+                width[index], height[index] = match.groups() if match else map(str, SIZES[word])
+            elif word not in MODELS_OWN:
+                odd[size] += 1
+        if odd:
+            remarks.append(f"{path}: no WIDTHxHEIGHT, so that these requests have no size: {_counted(odd)}")
 
     def _forget(self, name: str) -> str:
         self.values.pop(name)
@@ -481,7 +509,7 @@ def _flat(record: Mapping[str, Any], parent: str = "", depth: int = 0) -> Iterat
     Text that is itself a JSON object, as of a logged body, is looked into.
     """
     for name, value in record.items():
-        if isinstance(value, str) and value[:1] == "{" and value[-1:] == "}":
+        if isinstance(value, str) and value[:1] == "{" and value.rstrip()[-1:] == "}":
             try:
                 parsed = json.loads(value)
             except (ValueError, RecursionError):

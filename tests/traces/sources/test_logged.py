@@ -162,6 +162,40 @@ def test_end_beside_start_and_duration_is_compared(tmp_path: Path) -> None:
     assert "left out, having no column in a trace: ended_at (1)" in text
 
 
+def test_remedies_of_a_table_work_for_a_log(tmp_path: Path) -> None:
+    """A log has no --leave-out."""
+    log = lines({"ts": 1, "prompt": "a", "size": "big"})
+    with pytest.raises(TraceError, match="--map size= goes without"):
+        load("gateway", log, tmp_path)
+    assert "width" not in rows(load("gateway", log, tmp_path, columns={"size": ""}))[0]
+    log = lines(*({"ts": ts, "n": 2} for ts in range(6)))
+    with pytest.raises(TraceError, match=r"if the rows are requests, say --map images=$"):
+        load("gateway", log, tmp_path)
+    assert len(load("gateway", log, tmp_path, columns={"images": ""})) == 6
+
+
+def test_sizes_of_two_forms_are_merged(tmp_path: Path) -> None:
+    sizes = [{"width": 64, "height": 32}, "128x64", "landscape_16_9", "auto", "huge"]
+    trace = load(
+        "gateway", lines(*({"ts": ts, "prompt": "a", "image_size": size} for ts, size in enumerate(sizes))), tmp_path
+    )
+    assert [row.get("width") for row in rows(trace)] == [64, 128, 1024, None, None]
+    assert "image_size: no WIDTHxHEIGHT, so that these requests have no size: huge (1)" in trace.notes[SAID]
+
+
+@pytest.mark.parametrize("envelope", ["@message", "jsonPayload", "_source", "log", "event", "json_input"])
+def test_envelope_of_a_log_shipper_is_opened(envelope: str, tmp_path: Path) -> None:
+    record = {"prompt": "a", "request": {"steps": 9, "style": "b"}, "response": {"status_code": 500}, "latency_s": 1.5}
+    for body in (record, json.dumps(record) + "\n"):
+        trace = load("gateway", lines({"@timestamp": AT, envelope: body}), tmp_path)
+        assert rows(trace) == [{"request_id": "0", "arrival_s": 0.0, "prompt": "a", "steps": 9}]
+        assert trace.table.column("extras")[0].as_py() == '{"style": "b"}'
+    mapped = load(
+        "gateway", lines({"@timestamp": AT, envelope: record}), tmp_path, columns={"steps": f"{envelope}.request.steps"}
+    )
+    assert rows(mapped)[0]["steps"] == 9
+
+
 def test_parts_of_a_stream_are_one_request(tmp_path: Path) -> None:
     parts = [{"type": f"image_generation.{kind}", "created_at": 1787000000} for kind in ("partial_image", "completed")]
     trace = load("gateway", lines(*parts), tmp_path)
