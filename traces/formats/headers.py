@@ -25,7 +25,7 @@ TIMES = ("arrival_s", "gen_s", "slo_s", "latency_s", "video_s")
 UNIT_WORDS: Mapping[str, str] = {
     word: unit
     for unit, words in {
-        "ns": ("ns", "nanos", "nanosecond", "nanoseconds"),
+        "ns": ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
         "us": ("us", "micros", "microsecond", "microseconds"),
         "ms": ("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"),
         "s": ("s", "sec", "secs", "second", "seconds"),
@@ -184,6 +184,8 @@ def is_failure(column: str, cell: str | None) -> bool:
 def status_text(column: str, cell: Any) -> str | None:
     """Return what a cell of a column of outcomes says, as `WELL` reads it; None for a code that is none of HTTP."""
     plain, text = normalise(column.rpartition(".")[2]), str(cell).strip()
+    if column.endswith("status.code") and text.lower() in ("2", "error", "status_code_error"):  # OpenTelemetry's
+        return "error"
     if plain == "code" and not re.fullmatch(r"[1-5]\d\d([.]0*)?", text):
         return None
     return "true" if plain in FLAGS and text.lower() in ("1", "1.0", "yes", "y", "t") else text

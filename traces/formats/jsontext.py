@@ -20,7 +20,9 @@ GROUP, GROUP_CHARACTERS = 1 << 13, 1 << 22
 
 SPACE = re.compile(r"[ \t\r\n]*")
 
-WRAPPERS = frozenset(["requests", "data", "items", "records", "results", "logs", "entries", "rows", "traces", "events"])
+WRAPPERS = frozenset(
+    ["requests", "data", "items", "records", "results", "logs", "entries", "rows", "traces", "events", "jobs"]
+)
 """Names of the list of records in an object around it."""
 
 LONGEST_WORD = 16

@@ -130,6 +130,12 @@ def gateway(path: Path, limits: Limits, _: Any) -> Records:
                 f"{path}: looks like the format {other}, in which times and sizes of these names mean something else;"
                 f" read it with `mezzotint trace import {other} FILE`"
             )
+        for name, inner in (("resourceSpans", ".resourceSpans[].scopeSpans[].spans[]"), ("spans", ".data[].spans[]")):
+            if isinstance(record.get(name), list):
+                raise TraceError(
+                    f"{path}: row {row}: found a list {name}, expected a span a line; write those of requests with"
+                    f" jq -c '{inner}' {excerpt(path.name)} > spans.jsonl, and read that"
+                )
         yield row, record
 
 

@@ -103,7 +103,11 @@ def _parsed(text: list[str]) -> dict[str, Any]:
         record["negative_prompt"] = negative.strip()
     loras = LORA.findall(prompt)
     record["loras"] = loras if settings else None
-    nets = [re.search(r"Model: ([^,\[]+)", value) for name, value in settings.items() if name.startswith("ControlNet ")]
+    nets = [
+        re.search(r"Model: ([^,\[]+)", f"Model: {value}" if name.endswith(" Model") else value)
+        for name, value in settings.items()
+        if name.startswith("ControlNet ")
+    ]
     record["controlnets"] = [net[1].strip() for net in nets if net] or None
     return {**record, "settings": with_second_pass(settings)}
 

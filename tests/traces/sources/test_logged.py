@@ -109,6 +109,7 @@ def test_failed_requests_are_kept_or_skipped_by_status(tmp_path: Path) -> None:
         ({"success": 0}, False),
         ({"status": 200, "success": False}, False),
         ({"status": "200.0"}, True),
+        ({"status": {"code": 503}}, False),
         ({"status_code": 200, "status": "failed"}, False),
         ({"status_code": 200, "status": "cached"}, True),
         ({"status": 200, "error_code": 0, "error_message": "out of memory"}, False),
@@ -119,7 +120,7 @@ def test_outcome_of_any_name_is_read(outcome: dict[str, Any], is_served: bool, t
     assert [row.get("latency_s") for row in rows(load("gateway", lines(record), tmp_path))] == [
         1.5 if is_served else None
     ]
-    if len(outcome) == 1:
+    if len(outcome) == 1 and "status" not in outcome:
         trace = Table(path=tmp_path / "log").load(np.random.default_rng(0))
         assert any("failed by their" in text for text in trace.notes[SAID]) is not is_served
 
@@ -172,6 +173,45 @@ def test_remedies_of_a_table_work_for_a_log(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"if the rows are requests, say --map images=$"):
         load("gateway", log, tmp_path)
     assert len(load("gateway", log, tmp_path, columns={"images": ""})) == 6
+
+
+SPAN = {
+    "traceId": "t", "name": "POST /v1/images/generations",
+    "startTimeUnixNano": "1787000000000000000", "endTimeUnixNano": "1787000004100000000",
+}  # fmt: skip
+JOB = {
+    "id": "a",
+    "create_time": 1787000000000,
+    "execution_start_time": 1787000001000,
+    "execution_end_time": 1787000004100,
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (SPAN, {"latency_s": 4.1}),
+        (SPAN | {"status": {"code": 1}}, {"latency_s": 4.1}),
+        (SPAN | {"status": {"code": 2}}, {}),
+        (SPAN | {"attributes": {"http.status_code": 500}}, {}),
+        ({"jobs": [JOB | {"status": "completed"}], "pagination": {"total": 1}}, {"latency_s": 4.1}),
+        ({"jobs": [JOB | {"status": "failed"}]}, {}),
+        ({"request-start": 0.25, "request-duration": 4.1, "status": 200}, {"arrival_s": 0.25, "latency_s": 4.1}),
+        ({"prompt": "a", "cfgs": "7.5", "sd_model_name": "xl"}, {"guidance": 7.5, "base_model": "xl"}),
+    ],
+)
+def test_names_of_services_are_known(record: dict[str, Any], expected: dict[str, Any], tmp_path: Path) -> None:
+    (found,) = rows(load("gateway", lines(record), tmp_path))
+    assert found.items() >= expected.items()
+    assert ("latency_s" in found) is ("latency_s" in expected)
+
+
+@pytest.mark.parametrize(
+    "content", [{"data": [{"traceID": "a", "spans": [SPAN]}]}, {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}]
+)
+def test_nested_spans_are_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"expected a span a line.*jq -c"):
+        load("gateway", lines(content), tmp_path)
 
 
 def test_sizes_of_two_forms_are_merged(tmp_path: Path) -> None:
@@ -497,6 +537,8 @@ def test_a1111_add_ons_are_named(tmp_path: Path) -> None:
     text = f'a <lora:ink:0.8> fox\n{SETTINGS}, ControlNet 0: "Module: canny, Model: cn [d14c], Weight: 1"\n'
     (found,) = rows(load("a1111", text, tmp_path))
     assert (found["loras"], found["controlnets"]) == (["ink"], ["cn"])
+    old = f"a\n{SETTINGS}, ControlNet 0 Enabled: True, ControlNet 0 Model: cn [d14c], ControlNet 1 Model: pose [a1]\n"
+    assert rows(load("a1111", old, tmp_path))[0]["controlnets"] == ["cn", "pose"]
     with pytest.raises(TraceError, match="trace import prompts"):
         load("a1111", "a fox\na cat\n", tmp_path)
 
