@@ -115,7 +115,7 @@ def jmeter(path: Path, limits: Limits, _: Any) -> Records:
         if "elapsed" not in record:
             raise TraceError(
                 f"{path}: found the fields {excerpt(', '.join(map(str, record)))}, expected timeStamp and elapsed; save"
-                " results with jmeter.save.saveservice.output_format=csv"
+                " results as CSV with a header (jmeter.save.saveservice.output_format=csv, print_field_names=true)"
             )
         message = str(record.get("responseMessage"))
         yield row, {"responseMessage": message} if message.startswith("Number of samples in transaction") else record

@@ -49,6 +49,9 @@ FOLDER = resources.files("mezzotint.traces.sources") / "forms"
 OF_LOGS = ("end_s", "status", "error", "method", "url", "messages")
 """Meanings of fields that are no column of a trace: the time of the answer, the outcome, the endpoint, a chat."""
 
+OUTCOMES = ("status", "error", "method", "url")
+"""Meanings that tell whether a record is a request that was served; none of them is kept."""
+
 GENERATES = r"images|videos?\b|generat|txt2img|img2img|text2|t2[iv]|i2[iv]|predictions|/prompt$"
 """Regular expression for the paths of endpoints that make images or videos; it is searched in a path."""
 
@@ -156,6 +159,7 @@ class _Gathered:
         self.fields: dict[str, Counter[str]] = {}
         self.left_out: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
+        self.judged: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.unserved: set[int] = set()
@@ -182,7 +186,7 @@ class _Gathered:
         if extras:
             chosen["extras"] = 0, "extras", json.dumps(extras, ensure_ascii=False)
         for name, (_, path, value) in chosen.items():
-            if name not in ("status", "error", "method", "url"):
+            if name not in OUTCOMES:
                 column = self.values.setdefault(name, [])
                 column.extend([None] * (len(self.rows) - len(column)))
                 column.append(self._text(name, value, row, path))
@@ -207,10 +211,13 @@ class _Gathered:
             value = status or value
             if name == "images" and isinstance(value, list | str) and not _is_number(value):
                 name = "input_images"
-            if name in chosen and name not in ("status", "error", "method", "url"):
+            if name in OUTCOMES:
+                self.judged[path] += 1
+            elif name in chosen:
                 self.left_out[max((rank, path), chosen[name][:2])[1]] += 1
-            if (name == "status" and ILL.fullmatch(status)) or (name == "error" and value not in NO_ERROR):
-                rank -= 10_000  # of several outcomes, the one of a failure counts
+            is_ill = ILL.fullmatch(status) and self._bare(path) != "code" if name == "status" else value not in NO_ERROR
+            if name in ("status", "error") and is_ill:
+                rank -= 10_000  # of several outcomes, the one of a failure counts; a mere code may be of anything
             if name not in chosen or rank < chosen[name][0]:
                 chosen[name] = rank, path, value
         return chosen, extras
@@ -228,7 +235,7 @@ class _Gathered:
         if "strength" in chosen and ("enable_hr" in extras or "txt2img" in url):  # without an image to start from
             _, path, strength = chosen.pop("strength")
             extras[path.rpartition(".")[2]], self.kept[path] = strength, self.kept[path] + 1
-        self.second += bool(extras.get("enable_hr"))
+        self.second += str(extras.get("enable_hr")).lower() == "true"
 
     def _place(self, path: str) -> tuple[str, int] | None:
         """Return the meaning of a field, and its rank among the fields of that meaning, the first being taken."""
@@ -492,6 +499,8 @@ class _Gathered:
         said: list[str] = reading.notes[SAID]
         if self.kept:
             said.append("kept in the extras: " + _counted(self.kept))
+        if self.judged:
+            said.append("read for the outcome and the endpoint: " + _counted(self.judged))
         if self.left_out:
             reading.notes.setdefault("columns_left_out", {}).update(
                 dict.fromkeys(self.left_out, "no column of a trace")

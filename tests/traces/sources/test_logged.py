@@ -112,6 +112,7 @@ def test_failed_requests_are_kept_or_skipped_by_status(tmp_path: Path) -> None:
         ({"status": {"code": 503}}, False),
         ({"status_code": 200, "status": "failed"}, False),
         ({"status_code": 200, "status": "cached"}, True),
+        ({"status_code": 200, "code": 404}, True),  # of an article
         ({"status": 200, "error_code": 0, "error_message": "out of memory"}, False),
     ],
 )
@@ -166,7 +167,7 @@ def test_end_beside_start_and_duration_is_compared(tmp_path: Path) -> None:
 def test_remedies_of_a_table_work_for_a_log(tmp_path: Path) -> None:
     """A log has no --leave-out."""
     log = lines({"ts": 1, "prompt": "a", "size": "big"})
-    with pytest.raises(TraceError, match="--map size= goes without"):
+    with pytest.raises(TraceError, match="row 0, column size: found 'big'"):
         load("gateway", log, tmp_path)
     assert "width" not in rows(load("gateway", log, tmp_path, columns={"size": ""}))[0]
     log = lines(*({"ts": ts, "n": 2} for ts in range(6)))
@@ -277,6 +278,8 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
     assert "kept in the extras: request.quality (1)" in said
     assert "response.data (1)" in said
     assert json.loads(trace.table.column("extras")[0].as_py()) == {"quality": "high"}
+    judged = load("gateway", lines({"ts": 0, "prompt": "a", "path": "/v1", "status": 200, "success": True}), tmp_path)
+    assert "read for the outcome and the endpoint: path (1), status (1), success (1)" in judged.notes[SAID]
     flat = load("gateway", lines({"ts": 0, "prompt": "a", "style": "vivid"}), tmp_path)
     assert flat.table.column("extras")[0].as_py() == '{"style": "vivid"}'
     assert trace.notes["skipped"] == {"no field of a request": 1}
