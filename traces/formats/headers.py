@@ -183,10 +183,13 @@ def is_failure(column: str, cell: str | None) -> bool:
 
 def status_text(column: str, cell: Any) -> str | None:
     """Return what a cell of a column of outcomes says, as `WELL` reads it; None for a code that is none of HTTP."""
-    plain, text = normalise(column.rpartition(".")[2]), str(cell).strip()
+    text = str(cell).strip()
+    if re.fullmatch(r"[1-5]\d\d", text):
+        return text
+    plain = normalise(column.rpartition(".")[2])
     if column.endswith("status.code") and text.lower() in ("2", "error", "status_code_error"):  # OpenTelemetry's
         return "error"
-    if plain == "code" and not re.fullmatch(r"[1-5]\d\d([.]0*)?", text):
+    if plain == "code" and not re.fullmatch(r"[1-5]\d\d[.]0*", text):
         return None
     return "true" if plain in FLAGS and text.lower() in ("1", "1.0", "yes", "y", "t") else text
 

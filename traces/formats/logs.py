@@ -124,19 +124,28 @@ def jmeter(path: Path, limits: Limits, _: Any) -> Records:
 def gateway(path: Path, limits: Limits, _: Any) -> Records:
     """Yield rows or objects. Raises TraceError for a log of another form in which usual names mean something else."""
     for row, record in rows_or_records(path, limits, None):
-        other = "jmeter" if {"timeStamp", "elapsed"} <= record.keys() else "access-log" if is_access(record) else None
-        if other is not None:
-            raise TraceError(
-                f"{path}: looks like the format {other}, in which times and sizes of these names mean something else;"
-                f" read it with `mezzotint trace import {other} FILE`"
-            )
-        for name, inner in (("resourceSpans", ".resourceSpans[].scopeSpans[].spans[]"), ("spans", ".data[].spans[]")):
-            if isinstance(record.get(name), list):
-                raise TraceError(
-                    f"{path}: row {row}: found a list {name}, expected a span a line; write those of requests with"
-                    f" jq -c '{inner}' {excerpt(path.name)} > spans.jsonl, and read that"
-                )
+        if record.keys() & OF_OTHERS:
+            _refuse_others(path, row, record)
         yield row, record
+
+
+OF_OTHERS = frozenset({"elapsed", "logger", "StartUTC", "resourceSpans", "spans"})
+"""Fields that records of other forms have, and those of gateways seldom."""
+
+
+def _refuse_others(path: Path, row: int, record: dict[str, Any]) -> None:
+    other = "jmeter" if {"timeStamp", "elapsed"} <= record.keys() else "access-log" if is_access(record) else None
+    if other is not None:
+        raise TraceError(
+            f"{path}: looks like the format {other}, in which times and sizes of these names mean something else; read"
+            f" it with `mezzotint trace import {other} FILE`"
+        )
+    for name, inner in (("resourceSpans", ".resourceSpans[].scopeSpans[].spans[]"), ("spans", ".data[].spans[]")):
+        if isinstance(record.get(name), list):
+            raise TraceError(
+                f"{path}: row {row}: found a list {name}, expected a span a line; write those of requests with"
+                f" jq -c '{inner}' {excerpt(path.name)} > spans.jsonl, and read that"
+            )
 
 
 READERS: Mapping[str, Callable[[Path, Limits, Any], Records]] = {
