@@ -305,6 +305,9 @@ class ContinuousBatching(Executor):
             cost = self.batching.prepare(worker, request, request.start_s)
         except WorkFailed as failure:
             reason = str(failure)
+        if request.steps_left != (steps := request.steps - request.skipped):
+            what = f"left {request.steps_left} steps of the request in row {request.row}, whose plan has {steps}"
+            raise run.policy_error("executor", what)
         request.load_s = seconds(loads)
         worker_batch.loading_s += request.load_s
         if reason:

@@ -101,6 +101,11 @@ def skips_from_nothing(self, request, now_s):
     self.run.assign(request, request.plan._replace(k=49))
 
 
+def leaves_one_step(self, worker, request, now_s):
+    request.steps_left = 1
+    return Cost(0.0, 0.0)
+
+
 def stops(self, *_):
     raise StopIteration
 
@@ -327,6 +332,8 @@ STEPS = [
         ("NoCost", {"step_cost": None}, "returned None from step; expected a Cost"),
         ("NegativeFinish", {"finish": returns((Cost(-0.5, 0.0), Cost(0.0, 0.0)))},
          r"returned \(Cost\(seconds=-0.5, .* from finish for the request in row"),
+        ("PreparesAllButOne", {"prepare": leaves_one_step},
+         r"with {part}\) left 1 steps of the request in row 0, whose plan has 50"),
         ("TooLarge", {"step": lambda self, worker, active, now_s: self.run.cluster.check_memory(worker, 10**13)},
          r"with {part}\) runs 1 requests .* takes 10000.0 GB of the 80.0 GB"),
     ),
