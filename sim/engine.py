@@ -88,7 +88,7 @@ class Engine:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_completed", "_detour", "_ended",
-        "_ended_at_sample", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
+        "_ended_at_sample", "_enders", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
         "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
         "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s", "_times", "_tries", "_unsearched",
         "_width", "_write", "add_column", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers",
@@ -188,6 +188,8 @@ class Engine:
         if client is not None:
             self._parts["client"] = client
         self._lost: set[int] = set()
+        self._enders: dict[int, str] = {}
+        """In a guarded run, by row: the class from outside the package that ended the request, beside executors."""
         self._is_guarded = has_outsiders(self._parts)
         if self._is_guarded:
             cluster.guard()
@@ -741,7 +743,16 @@ class GuardedRun(Engine):
             raise self.policy_error(
                 kind, f"ended the request in row {request.row} as {how}; it may end those that wait, unserved"
             )
-        Engine.end(self, request, outcome, reason)
+        is_other = kind != "executor" and not is_ours(sys._getframe(1).f_globals["__name__"])
+        who = caller() if is_other else ""
+        try:
+            Engine.end(self, request, outcome, reason)
+        except SimulationError as error:
+            if first := self._enders.get(request.row):
+                raise SimulationError(f"{error} by {first}") from None
+            raise
+        if who:
+            self._enders[request.row] = who
 
     def assign(self, request: Request, plan: Plan) -> None:
         if request.worker != MISSING:

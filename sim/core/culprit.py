@@ -58,24 +58,28 @@ def part_names(parts: Mapping[str, object], *kinds: str) -> str:
 def caller(out: int = 0) -> str:
     """Return the class of the part that made the present call, or the module and name of a function outside classes.
 
-    Of several parts on the stack, the innermost one from outside the package counts, before ours.
+    Of several parts on the stack, the innermost one from outside the package counts, before ours. A function from
+    outside that no part called counts before what is further out, such as the command line.
 
     Args:
         out: calls to leave out; 1 names the caller of the method that asks, not the method's own class.
     """
-    function = first = ""
+    function = outside = first = ""
     for frame, _ in walk_stack(sys._getframe(1 + out)):
         module = frame.f_globals.get("__name__", "")
         if module.startswith(MACHINERY):
             continue
         if "self" not in frame.f_locals:
-            function = function or f"{module}.{frame.f_code.co_qualname}"
+            name = f"{module}.{frame.f_code.co_qualname}"
+            function = function or name
+            if not (first or outside or is_ours(module)):
+                outside = name
             continue
         part = frame.f_locals["self"]
         first = first or class_name(part)
         if _is_part(part) and not is_ours(class_name(part)):
             return class_name(part)
-    return first or function or "a part"
+    return outside or first or function or "a part"
 
 
 def calling_kind(parts: Mapping[str, object], out: int = 2) -> str | None:

@@ -17,6 +17,7 @@ from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
+from mezzotint.sim.core.request import DISCARDED
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.protocols import Launch
 from mezzotint.sim.run.config.choices import gpus
@@ -235,6 +236,9 @@ SCHEDULERS = [
         *((f"EndsAs {outcome}", {"offer": lambda self, request, now_s, outcome=outcome: self.run.end(request, outcome)},
            f"{{part}} ended the request in row 0 as {outcome}; expected COMPLETED, DISCARDED or FAILED")
           for outcome in (0, 2.5, 99)),
+        ("EndsAndGives", {"offer": lambda self, request, now_s: (self.run.end(request, DISCARDED),
+                                                                 their.Scheduler.offer(self, request, now_s))[1]},
+         r"Sequential ended it at .* before it was discarded by {part}"),
         ("SkipsFromNothing", {"offer": skips_from_nothing},
          "{part} planned that the request in row 0 skips steps, and no source of what they made"),
         ("PlansWhatRuns", {"request_ended": lambda self, request, now_s: self.run.assign(request, request.plan)},
