@@ -1,6 +1,7 @@
 """Size, steps and generation seconds of every request of a log, in order of arrival."""
 
 import sys
+from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from mezzotint.traces.table.trace import Trace, make
 
 FEWEST_QUIET = 3
 """Fewest quiet requests for the median of a size and number of steps: a result of a benchmark has few of them."""
+
+KIND = ("images", "base_model", "guidance", "strength", "input_images", "controlnets", "loras")
+"""Columns that tell the kind of a request's work beside its size and steps."""
 
 SHAPE = ["width", "height", "steps", "frames"]
 
@@ -42,28 +46,28 @@ def observe(trace: Trace) -> pd.DataFrame:
 
 
 def _are_alike(trace: Trace, known: pd.Series) -> pd.Series:
-    """Return which requests are of one image and else of the commonest kind of ``known`` ones."""
-    kinds = {
-        name: trace.table.column(name).to_pandas()
-        for name in ("base_model", "images", "guidance", "strength", "input_images", "controlnets", "loras")
-        if trace.has(name)
-    }
-    alike = known.copy()
-    reasons = []
-    for name, cells in kinds.items():
-        if name == "guidance":
-            cells = cells.gt(1.0).where(cells.notna())  # of the scale only this changes the work
-        elif name in ("controlnets", "loras"):
-            cells = cells.map(lambda names: "+".join(sorted(names)) if names is not None else "")
-        common = 1 if name == "images" else cells[alike].mode(dropna=False).get(0)
-        of_kind = (cells.fillna(1) == 1) if name == "images" else (cells == common) | (cells.isna() & pd.isna(common))
-        if others := int((alike & ~of_kind).sum()):
-            reasons.append(f"{others:,} of other {name}" if name != "images" else f"{others:,} of several images")
-            alike &= of_kind
-    if reasons:
-        said = f"{int(alike.sum()):,} of {int(known.sum()):,} requests are of one kind; left out: {', '.join(reasons)}"
+    """Return which of the ``known`` requests are of one image, and else of the commonest kind."""
+    alike, left_out = known.copy(), []
+    for name in KIND:
+        if trace.has(name) and alike.any():
+            cells = _deciding(name, trace.table.column(name).to_pandas())
+            usual = 1 if name == "images" else Counter(cells[alike]).most_common(1)[0][0]
+            if others := int((alike & (cells != usual)).sum()):
+                left_out.append(f"{others:,} of {'several images' if name == 'images' else f'other {name}'}")
+                alike &= cells == usual
+    if left_out:
+        said = f"{int(alike.sum()):,} of {int(known.sum()):,} requests are of one kind; left out: {', '.join(left_out)}"
         print(f"mezzotint: trace {trace.name}: {said}", file=sys.stderr)
     return alike
+
+
+def _deciding(name: str, cells: pd.Series) -> pd.Series:
+    """Return a column without nulls, as far as it decides the work: of a guidance scale, whether it is above 1."""
+    if name == "guidance":
+        cells = (cells > 1.0).where(cells.notna())
+    elif name in ("controlnets", "loras"):
+        cells = cells.map(lambda names: "+".join(sorted(names)), na_action="ignore")
+    return cells.astype(object).where(cells.notna(), 1 if name == "images" else "")
 
 
 def period(seen: pd.DataFrame, begins: datetime | None) -> str:
