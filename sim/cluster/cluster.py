@@ -1,6 +1,7 @@
 """The cluster: its workers, their roles and models, groups of GPUs, and the log of busy GPU time."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any, NoReturn
 
@@ -741,6 +742,19 @@ class GuardedCluster(Cluster):
     def record_busy(self, worker: Worker, *args: Any, **kwargs: Any) -> float:
         self._check_executes("records busy time of", worker)
         return Cluster.record_busy(self, worker, *args, **kwargs)
+
+    def compile_s(self, worker: Worker, request: Request) -> float:
+        self._check_executes("compiles a shape on", worker)
+        return Cluster.compile_s(self, worker, request)
+
+    def open(self, *args: Any, **kwargs: Any) -> None:
+        Cluster.open(self, *args, **kwargs)
+        self.admit = partial(self._let_execute, "puts an asset on", self.admit)
+        self.evict = partial(self._let_execute, "evicts an asset from", self.evict)
+
+    def _let_execute(self, does: str, method: Callable[..., Any], worker: Worker, *args: Any, **kwargs: Any) -> Any:
+        self._check_executes(does, worker)
+        return method(worker, *args, **kwargs)
 
     def _check_executes(self, does: str, worker: Worker) -> None:
         kind = calling_kind(self._parts, 3)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mezzotint.backends.base import Cost
+from mezzotint.backends.base import Asset, Cost
 from mezzotint.backends.profiled import Profiled
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
@@ -33,6 +33,7 @@ BUSY = (*VANILLA, "arrivals.rate_rpm=500")
 RENTED = (*VANILLA, "controller=autoscale-utilisation")
 BATCHES = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")
 ADDONS = ("system=diffusers", "cluster=h800", "trace=add-ons", "trace.requests=20")
+LORA = Asset("lora", "a", "sdxl")
 MODM = ("system=modm-fixed", "trace.requests=200")
 NIRVANA = ("system=nirvana-no-predictor", "cache.capacity=50", "trace.requests=300")
 PREDICTED = ("system=nirvana", "trace.requests=200")
@@ -245,6 +246,12 @@ SCHEDULERS = [
          r"{part} planned the request in row \d anew, which runs on worker \d"),
     ),
     *of("scheduler", their.Scheduler, ADDONS,
+        ("AdmitsForNothing", {"next": lambda self, worker, now_s: self.run.cluster.admit(worker, LORA, 1)},
+         r"\({part}\) puts an asset on worker \d .*; only an executor may"),
+        ("EvictsForNothing", {"next": lambda self, worker, now_s: self.run.cluster.evict(worker, LORA)},
+         r"\({part}\) evicts an asset from worker \d .*; only an executor may"),
+        ("CompilesForNothing", {"next": lambda self, worker, now_s: self.run.cluster.compile_s(worker, None)},
+         r"\({part}\) compiles a shape on worker \d .*; only an executor may"),
         ("DropsAddons", {"offer": sets(their.Scheduler.offer, addons=None)},
          r"{part} changed addons of the request in row 0 from Addons\(.* to None"),
     ),
