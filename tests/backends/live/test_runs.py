@@ -152,7 +152,7 @@ def test_latents_of_an_evicted_state_are_freed(tmp_path: Path, monkeypatch: pyte
 def on_groups(policy: str, gpus: int, images: Path, *more: str) -> Outcome:
     """Run six requests of two sizes on groups of one GPU, at more than these can do."""
     parts = ("executor=stages", "scheduler=stages", f"group_policy={policy}", f"cluster.count={gpus}")
-    asked = ("trace=mix", "trace.shapes=[[64,64,3,1],[128,128,3,1]]", "shapes=trace", "arrivals.rate_rpm=3000")
+    asked = ("trace=mix", "trace.shapes=[[64,64,3,1],[128,128,3,1]]", "shapes=trace", "arrivals.rate_rpm=30000")
     live = ("models.large.name=sd1.5-tiny", f"backend.images={images}")
     return simulated(*LIVE, *parts, *asked, *live, "trace.requests=6", *more)
 
