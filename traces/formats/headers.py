@@ -22,6 +22,8 @@ PARTS = ("size", "fps", "video_s")
 TIMES = ("arrival_s", "gen_s", "slo_s", "latency_s", "video_s")
 """Meanings whose columns may state a unit in their name."""
 
+DURATIONS = TIMES[1:]
+
 UNIT_WORDS: Mapping[str, str] = {
     word: unit
     for unit, words in {
@@ -100,8 +102,8 @@ def meaning(name: str) -> Meaning | None:
             return Meaning(of, "s" if of in TIMES and plain in (of, "seconds") else None)
     base, _, word = plain.rpartition("_")
     unit = UNIT_WORDS.get(word)
-    # durations of Azure's Log Analytics end in _d, as numbers of any unit do
-    times = TIMES if unit else TIMES[1:] if word == "d" else ()
+    # Durations of Azure's Log Analytics end in _d, as its numbers of any unit do.
+    times = TIMES if unit else DURATIONS if word == "d" else ()
     by_unit = next((Meaning(of, unit) for of in times if base in NAMES[of]), None)
     return meaning(name.rpartition(".")[2]) if by_unit is None and "." in name else by_unit
 
@@ -173,11 +175,16 @@ def not_requests(header: Sequence[str], taken: Collection[str]) -> str | None:
     return None
 
 
+def is_outcome(column: str) -> bool:
+    """Return True if a column says by its usual name whether requests were served."""
+    return normalise(column) in _DATA["outcomes"]
+
+
 def is_failure(column: str, cell: str | None) -> bool:
     """Return True if a cell of a column of outcomes says that the request was not served."""
-    plain = normalise(column)
-    if cell is None or plain not in _DATA["outcomes"] or (text := status_text(column, cell)) is None:
+    if cell is None or (text := status_text(column, cell)) is None:
         return False
+    plain = normalise(column)
     return text.lower() not in (*NULLS, "0", "false") if "error" in plain else not WELL.fullmatch(text)
 
 

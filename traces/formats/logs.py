@@ -150,7 +150,7 @@ def _refuse_others(path: Path, row: int, record: dict[str, Any]) -> None:
 
 READERS: Mapping[str, Callable[[Path, Limits, Any], Records]] = {
     "json": json_records,
-    "rows or json": gateway,
+    "gateway": gateway,
     "comfyui": comfyui,
     "civitai": civitai,
     "k6": k6,

@@ -28,6 +28,7 @@ from mezzotint.traces.formats.headers import (
     Meaning,
     guess_meaning,
     is_failure,
+    is_outcome,
     is_unsaid_ms,
     meaning,
     normalise,
@@ -223,7 +224,7 @@ class Interpretation:
     def _forget_latencies_of_failures(self, columns: dict[str, Any]) -> None:
         """Keep the requests that failed by a column of outcomes, as load, and not their latencies, as a gateway's."""
         for column in self.cells:
-            if column not in self.left_out or column in self.source.leave_out:
+            if column not in self.left_out or column in self.source.leave_out or not is_outcome(column):
                 continue
             failed = pa.array([is_failure(column, cell) for cell in self.cells[column].to_pylist()])
             if count := pc.sum(failed).as_py():
