@@ -37,7 +37,6 @@ from mezzotint.sim.core.culprit import (
     attributed_error,
     caller,
     calling_kind,
-    class_name,
     has_outsiders,
     is_ours,
     part_name,
@@ -521,7 +520,7 @@ class Engine:
             what = f"{skipped} of {steps} steps skipped and {request.steps_left} left"
         elif not all(0.0 <= seconds < math.inf for seconds in took):
             what = f"seconds of {took[0]} to search and {took[1]} to fetch; expected 0 or more"
-        elif plan.source == MISSING and (k or plan.lookup == HIT) and not is_ours(class_name(self.frontend)):
+        elif plan.source == MISSING and (k or plan.lookup == HIT):
             found = LOOKUPS[plan.lookup] or "none"
             what = f"{skipped} of {steps} steps skipped after a lookup ({found}), and no source of what they made"
         elif not 0 <= plan.lookup < len(LOOKUPS):
@@ -760,8 +759,7 @@ class GuardedRun(Engine):
                 f"{caller()} planned the request in row {request.row} anew, which runs on worker {request.worker}; plan"
                 " those that wait"
             )
-        of_others = not is_ours(sys._getframe(1).f_globals["__name__"])
-        if of_others and plan.source == MISSING and plan.k:
+        if plan.source == MISSING and plan.k:
             raise SimulationError(
                 f"{caller()} planned that the request in row {request.row} skips steps, and no source of what they made"
             )

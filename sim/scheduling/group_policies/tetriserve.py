@@ -99,15 +99,13 @@ def least_gpu_seconds(
             cost = first * other * other_s + (steps - first) * degree * seconds
             if rounds and cost < min_cost:
                 min_cost, cheapest = cost, [(first, other), (steps - first, degree)]
-            rounds = 1
-            while rounds * count < steps:
+            for rounds in range(1, ceil(steps / count)):
                 rest = steps - rounds * count
                 if needed_s(rounds, rest, other_s, other_count, round_s) <= budget_s:
                     cost = (steps - rest) * degree * seconds + rest * other * other_s
                     if cost < min_cost:
                         min_cost, cheapest = cost, [(rest, other), (steps - rest, degree)]
                     break
-                rounds += 1
         if not narrower:
             break
     return cheapest
