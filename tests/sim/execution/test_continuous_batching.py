@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mezzotint.backends.base import Cost, Work
 from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.core.errors import ConfigError, SimulationError
-from mezzotint.sim.core.plan import Plan
+from mezzotint.sim.core.plan import DECLARED, Plan
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.workload import StandaloneLatency, Workload, standalone
 from mezzotint.sim.engine import Engine
@@ -284,7 +284,7 @@ def test_request_that_skips_steps_leaves_its_static_batch_early(monkeypatch: pyt
     assign = Engine.assign
 
     def skipping(run: Engine, request: Request, plan: Plan) -> None:
-        assign(run, request, plan._replace(k=30, of_steps=50) if request.row else plan)
+        assign(run, request, plan._replace(k=30, of_steps=50, source=DECLARED) if request.row else plan)
 
     monkeypatch.setattr(Engine, "assign", skipping)
     run.run()
