@@ -39,6 +39,7 @@ from mezzotint.sim.core.culprit import (
     calling_kind,
     has_outsiders,
     is_ours,
+    is_raised_outside,
     part_name,
     unnamed_refusal,
 )
@@ -46,7 +47,7 @@ from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
-from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, GuardedRequest, Request
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, Request, guarded_class
 from mezzotint.sim.core.sampling import Sampling, sampled
 from mezzotint.sim.core.server import WARM_SERVER, Server
 from mezzotint.sim.core.streams import stream
@@ -87,7 +88,7 @@ class Engine:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_completed", "_detour", "_ended",
-        "_ended_at_sample", "_enders", "_first", "_frames", "_height", "_idle_samples", "_is_guarded", "_last_progress",
+        "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_last_progress",
         "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
         "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s", "_times", "_tries", "_unsearched",
         "_width", "_write", "add_column", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers",
@@ -189,8 +190,8 @@ class Engine:
         self._lost: set[int] = set()
         self._enders: dict[int, str] = {}
         """In a guarded run, by row: the class from outside the package that ended the request, beside executors."""
-        self._is_guarded = has_outsiders(self._parts)
-        if self._is_guarded:
+        self._guarded = guarded_class(self._parts) if has_outsiders(self._parts) else None
+        if self._guarded is not None:
             cluster.guard()
             # First: what a controller does to the plan is refused, and what the front end did is checked before.
             self._arrived_callbacks.insert(0, self._guard)
@@ -371,7 +372,7 @@ class Engine:
 
     def open(self) -> None:
         """Open the cluster and bind every part, as run() does before the clock starts."""
-        if self._is_guarded:
+        if self._guarded is not None:
             self.workload.guard()
         scheduler, max_batch = self.scheduler, self.executor.max_batch
         compiles = self._open_servers()
@@ -507,7 +508,8 @@ class Engine:
     def _guard(self, request: Request, now_s: float) -> None:
         """Check the plan of ``request``, and refuse changes of it from now on."""
         self._check_plan(request)
-        request.__class__ = GuardedRequest
+        assert self._guarded is not None
+        request.__class__ = self._guarded
 
     def _check_plan(self, request: Request) -> None:
         plan, skipped, steps = request.plan, request.skipped, request.steps
@@ -692,17 +694,17 @@ class Engine:
             at_s = math.nextafter(due_s, math.inf)
         self.clock.at(at_s, CONTROL, self._sample)
 
-    def _overdue(self) -> int:
-        """Allow more calls at the present instant. Raises SimulationError if the last ones moved no request."""
-        now_s, progress = self.clock._now, self.arrived + self._ended
+    def _overdue(self, instant_s: float) -> int:
+        """Allow more calls at ``instant_s``. Raises SimulationError if the last ones moved no request."""
+        progress = self.arrived + self._ended
         max_calls = MAX_CALLS_EACH * (self.in_system + self.cluster.gpus)
         # Progress since the last check: many requests may arrive or end at one instant.
-        if (now_s, progress) != self._last_progress:
-            self._last_progress = now_s, progress
+        if (instant_s, progress) != self._last_progress:
+            self._last_progress = instant_s, progress
             return max_calls
         raise SimulationError(
-            f"{caller()} asks for calls at {now_s} s without end, and no request arrived or ended in {max_calls:,} of "
-            "them; wait for more than 0 s"
+            f"{caller()} asks for calls at {instant_s} s without end, and no request arrived or ended in {max_calls:,} "
+            "of them; wait for longer"
         )
 
     def _finished(self) -> FinishedRun:
@@ -737,6 +739,10 @@ class GuardedRun(Engine):
                 f"{caller()} ended the request in row {request.row} as {outcome!r}; expected COMPLETED, DISCARDED or "
                 "FAILED"
             )
+        if not isinstance(reason, str):
+            raise SimulationError(
+                f"{caller()} ended the request in row {request.row} for the reason {reason!r}; expected text"
+            )
         if kind not in ("executor", None) and (outcome == COMPLETED or request.worker >= 0):
             how = "completed" if outcome == COMPLETED else f"{OUTCOMES[outcome]}, which runs on worker {request.worker}"
             raise self.policy_error(
@@ -768,15 +774,15 @@ class GuardedRun(Engine):
 
 @contextmanager
 def attribute_errors(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
-    """Turn an exception of a part into one that names the part; the system's pass unchanged, and our own that name it.
+    """Turn an exception of a part into one that names the part; others of the system, and ours that name it, pass.
 
     ``actors`` names the parts of SimPy's processes, which SimPy resumes without them on the stack.
     """
     try:
         yield
-    except (OSError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, OSError | MemoryError) and not is_raised_outside(error):
+            raise
         ours = is_ours(type(error).__module__)
         attributed_to_part = unnamed_refusal(error) if ours else attributed_error(error, actors)
         if attributed_to_part is None:

@@ -1,7 +1,7 @@
 """The cluster: its workers, their roles and models, groups of GPUs, and the log of busy GPU time."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from math import inf
 from typing import Any, NoReturn
 
@@ -739,14 +739,6 @@ class GuardedCluster(Cluster):
             raise SimulationError(f"{who} released {count} requests of {worker}, which has {worker.running} running")
         Cluster.release(self, worker, count)
 
-    def record_busy(self, worker: Worker, *args: Any, **kwargs: Any) -> float:
-        self._check_executes("records busy time of", worker)
-        return Cluster.record_busy(self, worker, *args, **kwargs)
-
-    def compile_s(self, worker: Worker, request: Request) -> float:
-        self._check_executes("compiles a shape on", worker)
-        return Cluster.compile_s(self, worker, request)
-
     def open(self, *args: Any, **kwargs: Any) -> None:
         Cluster.open(self, *args, **kwargs)
         self.admit = partial(self._let_execute, "puts an asset on", self.admit)
@@ -760,3 +752,27 @@ class GuardedCluster(Cluster):
         kind = calling_kind(self._parts, 3)
         if kind not in ("executor", None):
             raise SimulationError(f"{part_name(self._parts, kind)} {does} {worker}; only an executor may")
+
+
+def _executed(name: str, does: str) -> Callable[..., Any]:
+    method = getattr(Cluster, name)
+
+    @wraps(method)
+    def call(self: GuardedCluster, worker: Worker, *args: Any, **kwargs: Any) -> Any:
+        self._check_executes(does, worker)
+        return method(self, worker, *args, **kwargs)
+
+    return call
+
+
+for _name, _does in (
+    ("record_busy", "records busy time of"),
+    ("compile_s", "compiles a shape on"),
+    ("fetch", "fetches a model for"),
+    ("occupy", "counts as busy"),
+    ("vacate", "counts as idle"),
+    ("cut_short", "cuts short"),
+    ("close", "closes"),
+    ("reopen", "reopens"),
+):
+    setattr(GuardedCluster, _name, _executed(_name, _does))

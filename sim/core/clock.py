@@ -26,6 +26,12 @@ URGENT = CONTROL - 1
 MAX_SAME_TIME_CALLS = 1_000
 """Calls that may be scheduled for the present instant before a check that the clock advances."""
 
+SAME_TIME_S = 1e-6
+"""Seconds up to which a call counts as one for the present instant in that check: steps of nanoseconds end no run."""
+
+STANDS_S = 1e-3
+"""Seconds by which the clock has advanced between two such checks; by less, it stands still."""
+
 Entry = tuple[float, int, int, Callable[[Any], None], Any]
 """A scheduled call: time, order at that instant, serial number, function, argument."""
 
@@ -39,15 +45,15 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     SimPy's delays are relative, which would move an arrival time by a rounding error.
 
     Attributes:
-        overdue: called when very many calls were scheduled for the present instant; returns how many more are allowed,
-            or raises.
+        overdue: called with the present instant when very many calls were scheduled for it; returns how many more are
+            allowed, or raises.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._arrivals: Iterator[Entry] = iter(())
         self._next_arrival = NEVER
-        self.overdue: Callable[[], int] = lambda: MAX_SAME_TIME_CALLS
+        self.overdue: Callable[[float], int] = lambda _: MAX_SAME_TIME_CALLS
         self._instant, self._calls = -inf, 0
         self._canceled: set[int] = set()
         self._max_calls: float = MAX_SAME_TIME_CALLS
@@ -62,24 +68,27 @@ class Clock(simpy.Environment):  # type: ignore[misc]
             SimulationError: ``time_s`` is past or NaN.
         """
         # Written so that NaN is caught by the same comparison.
-        if not time_s > self._now:
+        if not time_s - self._now > SAME_TIME_S:
             self._calls = calls = self._calls + 1
-            if calls > self._max_calls or time_s != self._now:
+            if calls > self._max_calls or not time_s >= self._now:
                 self._check_progress(time_s)
         entry = (time_s, order, next(self._eid), call, arg)
         heappush(self._queue, entry)
         return entry
 
     def _check_progress(self, time_s: float) -> None:
-        if time_s != self._now:
+        now_s = self._now
+        if not time_s >= now_s:
             raise SimulationError(
-                f"{caller()} asked for a call at {time_s} s, and the clock stands at {self._now} s; expected a time "
+                f"{caller()} asked for a call at {time_s} s, and the clock stands at {now_s} s; expected a time "
                 "that is not past"
             )
         more, self._max_calls = MAX_SAME_TIME_CALLS, inf  # SimPy schedules one more call to end a faulty process
-        if time_s == self._instant:
-            more = self.overdue()
-        self._instant, self._max_calls = time_s, self._calls + more
+        if now_s - self._instant < STANDS_S:
+            more = self.overdue(self._instant)
+        else:
+            self._instant = now_s
+        self._max_calls = self._calls + more
 
     def cancel(self, entry: Entry) -> bool:
         """Cancel a scheduled call; return False if it ran or was canceled before."""
@@ -109,11 +118,11 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         """Schedule a SimPy event in the controllers' turn, as a call like any other, which keeps the loop simple."""
         # A process acts as a controller does: after completions, before arrivals.
         order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
-        if not self._now < time_s < inf:
+        if not SAME_TIME_S < time_s - self._now < inf:
             if time_s == inf:
                 return  # never
             self._calls += 1
-            if self._calls > self._max_calls or time_s != self._now:
+            if self._calls > self._max_calls or not time_s >= self._now:
                 self._check_progress(time_s)
         heappush(self._queue, (time_s, order, next(self._eid), _process, event))
 

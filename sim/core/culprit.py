@@ -32,7 +32,7 @@ MACHINERY = (
 )
 """Modules that act on behalf of the part that called them, and are never named."""
 
-BINDS = ("bind", "draw", "skip", "observed", "roles", "require", "load", "schedule", "encode")
+BINDS = ("bind", "draw", "skip", "observed", "roles", "require", "load", "schedule", "encode", "judge")
 """A part has one of these methods: most parts bind; a delay draws, a selector skips, a source loads, and so on."""
 
 
@@ -125,6 +125,8 @@ def attributed_error(error: BaseException, actors: Mapping[Any, str]) -> Simulat
             continue
         if found is None or is_ours(class_name(found[0])) or not is_ours(class_name(part)):
             found = part, frame, line
+    if found is None and (function := _called_function(error)) is not None:
+        found = function
     if found is None:
         who = next((actors[each] for each in resumed if each in actors), None)
         what = f"{who}: {str(error).splitlines()[-1]}; a process yields events of the clock, such as clock.timeout(60)"
@@ -132,21 +134,45 @@ def attributed_error(error: BaseException, actors: Mapping[Any, str]) -> Simulat
     part, frame, line = found
     code = frame.f_code
     where = f"in {code.co_name}, {Path(code.co_filename).name} line {line}"
-    within = (
-        [class_name(each) for each in inner_parts(part, []) if not is_ours(class_name(each))]
-        if is_ours(class_name(part))
-        else []
-    )
-    who = f"{class_name(part)} with {', '.join(within)}" if within else class_name(part)
+    who = part if isinstance(part, str) else class_name(part)
+    within = [class_name(each) for each in inner_parts(part, []) if not is_ours(class_name(each))]
+    if within and is_ours(who):
+        who += f" with {', '.join(within)}"
     return SimulationError(f"{who} raised {type(error).__name__}: {error} ({where}); correct the class")
+
+
+def _called_function(error: BaseException) -> tuple[str, FrameType, int] | None:
+    """Return the function outside the package and its libraries that the engine called and that raised ``error``."""
+    is_called = False
+    for frame, line in walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        if (
+            is_called
+            and not is_ours(module)
+            and module.partition(".")[0] not in (*sys.stdlib_module_names, "simpy", "numpy")
+        ):
+            return f"{module}.{frame.f_code.co_qualname}", frame, line
+        is_called = module.startswith(MACHINERY)
+    return None
+
+
+def is_raised_outside(error: BaseException) -> bool:
+    """Return True if a class from outside the package raised ``error``, itself or in a library that it called."""
+    for frame, _ in reversed([*walk_tb(error.__traceback__)]):
+        part = frame.f_locals.get("self")
+        if is_ours(frame.f_globals.get("__name__", "")):
+            return False
+        if _is_part(part):
+            return True
+    return False
 
 
 def unnamed_refusal(error: BaseException) -> BaseException | None:
     """Return a refusal of what a class from outside the package did as one that names the class; None of others.
 
-    What it made may refuse itself, such as a schedule of no times. A SimulationError names its culprit already.
+    What it made may refuse itself, such as a schedule of no times. A SimulationError of ours names its culprit already.
     """
-    if isinstance(error, SimulationError):
+    if isinstance(error, SimulationError) and not is_raised_outside(error):
         return None
     parts = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     who = [class_name(part) for part in parts if _is_part(part) and not is_ours(class_name(part))]

@@ -1,12 +1,12 @@
 """A request in flight: the trace row's request, its plan, and its times so far."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from mezzotint.sim.core.culprit import caller
+from mezzotint.sim.core.culprit import caller, innermost_kind, is_ours
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import MISSING, UNPLANNED, Plan, difference
 from mezzotint.sim.core.sampling import Sampling
@@ -157,36 +157,48 @@ PLAN = (
 )
 """Attributes that only the front end and Run.assign may write."""
 
+EXECUTION = (
+    *("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
+    *("remote_controlnets", "loras_pending", "swapped_bytes", "made"),
+)
+"""Attributes that only the executor may write."""
 
-class GuardedRequest(Request):
-    """A request that refuses changes of its plan and names the caller.
+
+def guarded_class(parts: Mapping[str, object]) -> type[Request]:
+    """Return the class of requests that refuse changes of their plan and their times, and name the caller.
 
     A property is several times slower than a slot, so requests are guarded where a class from outside the package sees
     them; what our own do is held by their tests.
+
+    Args:
+        parts: the parts of the run by kind.
     """
 
-    __slots__ = ()
+    def may_plan() -> bool:
+        return bool(sys._getframe(2).f_globals["__name__"] == "mezzotint.sim.engine")
+
+    def may_execute() -> bool:
+        return is_ours(sys._getframe(2).f_globals["__name__"]) or innermost_kind(parts) in ("executor", "backend")
+
+    guards = {
+        name: _guard(name, may_plan, "the front end plans a request, and after it only Run.assign does")
+        for name in PLAN
+    }
+    guards |= {name: _guard(name, may_execute, "only an executor writes it") for name in EXECUTION}
+    return type("GuardedRequest", (Request,), {"__slots__": (), **guards})
 
 
-def _guard(name: str) -> property:
+def _guard(name: str, may_write: Callable[[], bool], law: str) -> property:
     slot = getattr(Request, name)
 
     def change(request: Request, value: Any) -> None:
-        planned = slot.__get__(request)
-        if (
-            sys._getframe(1).f_globals["__name__"] != "mezzotint.sim.engine"
-            and value is not planned
-            and value != planned
-        ):
-            what = difference(planned, value) if isinstance(value, Plan) else (name, planned, value)
+        known = slot.__get__(request)
+        if value is not known and not may_write() and value != known:
+            what = difference(known, value) if isinstance(value, Plan) else (name, known, value)
             raise SimulationError(
                 f"{caller()} changed {what[0]} of the request in row {request.row} from {what[1]!r} to {what[2]!r}; "
-                "the front end plans a request, and after it only Run.assign does"
+                f"{law}"
             )
         slot.__set__(request, value)
 
     return property(slot.__get__, change)
-
-
-for _name in PLAN:
-    setattr(GuardedRequest, _name, _guard(_name))

@@ -1,8 +1,10 @@
 """The input of a run: the arriving rows of a trace, and the similarity of their prompts."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from mezzotint.backends.base import Backend, Work, size_text, standalone_cost
 from mezzotint.files.scratch import Scratch
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import caller, class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import Stage
@@ -236,11 +238,35 @@ class Workload:
         )
 
     def guard(self) -> None:
-        """Make the columns read-only, where a class from outside the package sees them."""
+        """Make the workload read-only, where a class from outside the package sees it."""
         for name in ("width", "height", "steps", "frames", "limit_s", "priority"):
             setattr(self, name, memoryview(getattr(self, name)).toreadonly())
         if self.own_deadline_s is not None:
-            self.own_deadline_s.setflags(write=False)
+            self.own_deadline_s = read_only(self.own_deadline_s)
+        self.schedule = self.schedule.with_times_moved(read_only)
+        if isinstance(self.schedule.think_s, np.ndarray):
+            self.schedule.think_s.setflags(write=False)
+        self.standalone = StandaloneLatency(*map(read_only, (self.standalone.denoise_s, self.standalone.total_s)))
+        self.addon_bytes = MappingProxyType(self.addon_bytes)
+        self.__class__ = GuardedWorkload
+
+
+class GuardedWorkload(Workload):
+    """A workload that refuses changes, and names who makes one."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not is_ours(sys._getframe(1).f_globals["__name__"]):
+            raise SimulationError(f"{caller()} sets {name} of the workload to {value!r}; a part reads the workload")
+        object.__setattr__(self, name, value)
+
+
+def read_only(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of ``column`` that cannot be written."""
+    view = column.view()
+    view.setflags(write=False)
+    return view
 
 
 def serves_videos(workload: Workload, models: Mapping[str, Model]) -> bool:

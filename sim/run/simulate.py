@@ -232,6 +232,7 @@ def _refuse_point(plain: dict[str, Any], folder: Path) -> None:
         )
 
 
+@attribute_errors({})
 def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], *, progress: bool = False) -> Outcome:
     """Run what ``assemble`` built from ``config``, and return its results. Raises what ``simulate`` raises."""
     trace, engine, alpha = assembled.trace, assembled.engine, assembled.alpha

@@ -13,12 +13,14 @@ import pytest
 
 from mezzotint.backends.base import Asset, Cost
 from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.client.client import Impatient
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
 from mezzotint.sim.core.request import DISCARDED
 from mezzotint.sim.frontend.cascade import Cascade
+from mezzotint.sim.metrics.quality import Published
 from mezzotint.sim.protocols import Launch
 from mezzotint.sim.run.config.choices import gpus
 from mezzotint.sim.run.simulate import Outcome, simulate
@@ -110,6 +112,31 @@ def leaves_one_step(self, worker, request, now_s):
 
 def stops(self, *_):
     raise StopIteration
+
+
+def lacks_a_file(self, *_):
+    open("/absent/table.csv").close()
+
+
+def lies_of_itself(self, *_):
+    raise SimulationError("the scheduler of somebody else dropped 3 requests")
+
+
+def asks_cluster(name: str) -> Callable[..., object]:
+    return lambda self, *_: getattr(self.cluster, name)(self.cluster.workers[0])
+
+
+def calls_function(self, *_):
+    self.run.clock.at(self.run.clock.now + 1.0, COMPLETION, fails)
+
+
+def fails(_):
+    raise KeyError("boom")
+
+
+def waits_nanoseconds(self):
+    while True:
+        yield self.clock.timeout(1e-9)
 
 
 def exits(self, *_):
@@ -233,6 +260,13 @@ SCHEDULERS = [
         ("Raises", {"next": raises}, r"raised KeyError: 'boom' \(in raises, test_wrong_policies.py line \d+\)"),
         ("RaisesWhenBound", {"bind": raises}, r"raised KeyError: 'boom' \(in raises"),
         ("Stops", {"next": stops}, r"{part} raised StopIteration:  \(in stops"),
+        ("LacksFile", {"next": lacks_a_file}, r"{part} raised FileNotFoundError: .* \(in lacks_a_file"),
+        ("Lies", {"next": lies_of_itself}, r"^{part}: the scheduler of somebody else"),
+        ("NumberAsReason", {"offer": lambda self, request, now_s: self.run.end(request, DISCARDED, 5)},
+         "{part} ended the request in row 0 for the reason 5; expected text"),
+        *((f"Writes {name}", {"request_ended": lambda self, request, now_s, name=name: setattr(request, name, 1e-3)},
+           rf"{{part}} changed {name} of the request in row \d+ from .* to 0.001; only an executor writes it")
+          for name in ("start_s", "denoise_s", "energy_j", "remote_controlnets")),
         ("Exits", {"next": exits}, r"{part} raised SystemExit: 0 \(in exits"),
         *((f"EndsAs {outcome}", {"offer": lambda self, request, now_s, outcome=outcome: self.run.end(request, outcome)},
            f"{{part}} ended the request in row 0 as {outcome}; expected COMPLETED, DISCARDED or FAILED")
@@ -290,6 +324,7 @@ CONTROLLERS = [
         ("Spins", {"live": spins}, "asks for calls at 0 s without end"),
         ("SpinsLater", {"live": spins_later, "again": lambda self, _: self.clock.at(600, COMPLETION, self.again)},
          "asks for calls at 600 s without end"),
+        ("WaitsNanoseconds", {"live": waits_nanoseconds}, "{part} asks for calls at .* s without end"),
         ("WaitsNegative", {"act": lambda self, workers: self.clock.timeout(-1)}, "raised ValueError: Negative delay"),
     ),
     *of("controller", their.Controller, VANILLA,
@@ -303,6 +338,18 @@ CONTROLLERS = [
         ("SetsHits", {"arrived": lambda self, request, now_s: setattr(self.run, "hits", 1)}, "sets hits of the run"),
         ("SetsDeadlines", {"arrived": lambda self, request, _: self.run.workload.limit_s.__setitem__(request.row, 1e9)},
          "raised TypeError: cannot modify read-only memory"),
+        ("SetsStandalone", {"arrived": lambda self, *_: self.run.workload.standalone.total_s.__setitem__(0, 1e9)},
+         "{part} raised ValueError: assignment destination is read-only"),
+        ("SetsArrivals", {"arrived": lambda self, *_: self.run.workload.schedule.times.__setitem__(0, 1e9)},
+         "{part} raised ValueError: assignment destination is read-only"),
+        ("SetsRows", {"arrived": lambda self, *_: setattr(self.run.workload, "rows", 1)},
+         "{part} sets rows of the workload to 1"),
+        *((f"Does {name}", {"arrived": asks_cluster(name)},
+           rf"\({{part}}\) {does} worker 0 .*; only an executor may")
+          for name, does in (("vacate", "counts as idle"), ("close", "closes"), ("reopen", "reopens"))),
+        ("GaugeRaises", {"bind": lambda self, run: run.gauge("mood", lambda _: raises(self))},
+         "{part} raised KeyError: 'boom'"),
+        ("PeriodRaises", {"period_s": property(raises)}, "{part} raised KeyError: 'boom'"),
         ("SetsModels", {"arrived": lambda self, request, now_s: self.run.models.update(large=None)},
          "raised AttributeError: .*mappingproxy"),
         ("Completes", {"arrived": lambda self, request, now_s: self.run.end(request)},
@@ -542,6 +589,24 @@ TRUE = {wrong.base: wrong for wrong in reversed(ALL) if wrong.base.__module__ ==
 def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = simulated_with(monkeypatch, TRUE[base].key, TRUE[base].common, base).summary["requests"]
     assert counts["completed"] == counts["arrived"] > 0
+
+
+def test_function_that_raises_is_named_where_no_part_is_on_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = type("CallsFunction", (their.Controller,), {"__module__": their.__name__, "act": calls_function})
+    with pytest.raises(
+        SimulationError, match=r"test_wrong_policies.fails raised KeyError: 'boom' \(in fails, .*py line"
+    ):
+        simulated_with(monkeypatch, "controller", VANILLA, part)
+
+
+def test_part_that_raises_after_the_last_request_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, base, method, common in (
+        ("client", Impatient, "seen", (*VANILLA, "client=impatient")),
+        ("quality", Published, "judge", VANILLA),
+    ):
+        part = type("RaisesLate", (base,), {"__module__": their.__name__, method: raises})
+        with pytest.raises(SimulationError, match=r"their_parts.RaisesLate raised KeyError: 'boom' \(in raises"):
+            simulated_with(monkeypatch, key, common, part)
 
 
 def test_attribute_of_a_protocol_may_be_a_property(monkeypatch: pytest.MonkeyPatch) -> None:
