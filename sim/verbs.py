@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.run_folder import check_folder, check_place, make_free_folder
+from mezzotint.sim.core.run_folder import check_folder, check_place, config_of, make_free_folder
 from mezzotint.sim.run.config.compose import OURS, Files, compose_config, compose_resolved, resolve_config
 from mezzotint.sim.run.config.options import (
     ConfigDir,
@@ -34,7 +34,7 @@ from mezzotint.sim.run.config.options import (
     prepare_overrides,
 )
 from mezzotint.sim.run.config.override import of_hydra
-from mezzotint.sim.run.config.plugins import allow_plugins
+from mezzotint.sim.run.config.plugins import TARGET, allow_plugins
 from mezzotint.sim.run.config.points import points
 from mezzotint.sim.run.config.settings import check
 from mezzotint.sim.run.pool import run_calls
@@ -83,7 +83,7 @@ def run(
         config = compose_config(words, files)
         plain = resolve_config(config)
         folder = Path(check(plain).run.dir)
-        from mezzotint.sim.metrics.header import ignored_work, run_line
+        from mezzotint.sim.metrics.header import run_line
         from mezzotint.sim.metrics.summary import cautions
         from mezzotint.sim.run.simulate import simulate_into
 
@@ -91,9 +91,7 @@ def run(
         print(run_line(summary, plain, folder=str(folder)))
         for what, (value, source) in cautions(summary).items():
             warn(f"{what}: {value}; {source}")
-        # Of a trace that somebody brought; what a made-up one asks for is no news.
-        if str(plain["trace"].get("_target_")).endswith(".file.File") and (ignored := ignored_work(summary)):
-            print(f"mezzotint: {ignored}", file=sys.stderr)
+        _warn_of_ignored_work(folder.parent, {folder.name: summary})
         return 0
 
 
@@ -199,6 +197,7 @@ def sweep(words: Sequence[str], files: Files) -> int:
 
         summaries = read_summaries(folder)
         _warn_of_cautions(summaries)
+        _warn_of_ignored_work(folder, summaries)
         _warn_of_different_work(folder, summaries)
     if not ended:
         raise ConfigError(f"-m: found no point to run in {' '.join(words)}; give each swept key a value")
@@ -278,6 +277,25 @@ def _warn_of_cautions(summaries: Mapping[str, Mapping[str, Any]]) -> None:
     for what, (_, source) in sorted(ChainMap(*found).items()):
         runs = sum(what in each for each in found)
         warn(f"{what}: in {runs} of {len(found)} runs; {source}")
+
+
+def _warn_of_ignored_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Warn once of each work that traces of files ask for and runs of ``folder`` do not serve.
+
+    What a made-up trace asks for is no news.
+    """
+    from mezzotint.sim.metrics.header import ignored_work
+
+    found = Counter[str]()
+    for name, summary in summaries.items():
+        if ignored := ignored_work(summary):
+            config = config_of(folder / name)
+            trace = config.get("trace") if isinstance(config, Mapping) else None
+            found[ignored] += isinstance(trace, Mapping) and str(trace.get(TARGET)).endswith(".file.File")
+    for ignored, runs in found.items():
+        if runs:
+            of = "" if len(summaries) == 1 else f"; in {runs} of {len(summaries)} runs"
+            print(f"mezzotint: {ignored}{of}", file=sys.stderr)
 
 
 def _warn_of_different_work(folder: Path, summaries: Mapping[str, Mapping[str, Any]]) -> None:

@@ -102,7 +102,13 @@ def pair(
     if out.resolve() in (prompts.resolve(), arrivals.resolve()):
         raise TraceError(f"{out}: is one of the traces to pair and would be overwritten; name another path with -o")
     columns = None if take is None else [column.strip() for column in take.split(",")]
-    report(write(paired(read(prompts), read(arrivals), take=columns, repeat=repeat, name=name), out))
+    both = read(prompts), read(arrivals)
+    report(write(made := paired(*both, take=columns, repeat=repeat, name=name), out))
+    for trace in both:
+        if left_out := max(len(trace) - len(made), 0):
+            print(
+                f"left out: the last {left_out:,} of {len(trace):,} requests of {trace.name}; --repeat takes them all"
+            )
 
 
 def export(

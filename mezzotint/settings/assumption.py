@@ -9,6 +9,9 @@ EXTRAPOLATED = "(extrapolate=warn)"
 UNMEASURED = "(not measured)"
 """Suffix of the source of an assumption about the cost of a request that a profile does not have."""
 
+UNREAD = "(not read)"
+"""Suffix of the source of an assumption about what a file of the user's has and nothing reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mezzotint.backends.base import size_text
-from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, Assumption
+from mezzotint.settings.assumption import EXTRAPOLATED, UNMEASURED, UNREAD, Assumption
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.model import reference
 from mezzotint.sim.core.plan import DECLARED, LOOKUPS, MISSING
@@ -227,12 +227,12 @@ def _by_kind(
 def cautions(summary: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     """Return value and source of each assumption of ``summary`` that the terminal warns of, by its name.
 
-    A table was extrapolated, or nobody measured what a request costs.
+    A table was extrapolated, nobody measured what a request costs, or a part of a file is not read.
     """
     return {
         row["what"]: (row["value"], row["source"])
         for row in summary["assumptions"]
-        if str(row["source"]).endswith((EXTRAPOLATED, UNMEASURED))
+        if str(row["source"]).endswith((EXTRAPOLATED, UNMEASURED, UNREAD))
     }
 
 

@@ -137,3 +137,12 @@ def test_pair_never_overwrites_its_inputs(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"a\.parquet: is one of the traces to pair"):
         mezzotint("trace", "pair", first, second, "-o", first)
     assert first.read_bytes() == before
+
+
+def test_pair_says_what_it_leaves_out_of_the_longer_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, requests in (("a", 20), ("b", 23)):
+        assert mezzotint("trace", "synth", "-o", tmp_path / name, "--requests", str(requests), "--name", name) == 0
+    assert mezzotint("trace", "pair", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "c") == 0
+    assert "left out: the last 3 of 23 requests of b; --repeat" in capsys.readouterr().out
+    assert mezzotint("trace", "pair", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "c", "--repeat") == 0
+    assert "left out" not in capsys.readouterr().out

@@ -35,6 +35,8 @@ def file(tmp_path: Path) -> Path:
         ("time,value\n2026-11-01T10:00:00Z,0.5\n2026-11-01T10:05:00Z,1.5\n", "s", [0, 300, 600], [0.5, 1.5]),
         ("Time;Req/min\n1761991200000;0,6\n1761991260000;1,2\n", None, [0, 60, 120], [0.01, 0.02]),
         ("timestamp\tcount\tnode\n100\t30\ta\n160\t90\ta\n", None, [0, 60, 120], [0.5, 1.5]),
+        ("minute,count\n3,60\n4,120\n7,30\n", None, [0, 60, 120, 240, 300], [1, 2, 0, 0.5]),
+        ("minute,count\n3,60\n4,120\n6.5,30\n", None, [0, 60, 210, 360], [1, 0.8, 0.2]),
         ("0,1\n2,3\n", "h", [0, 2, 4], [1 / 3600, 3 / 3600]),
         ("1787000000000000000,1\n1787000002000000000,3\n", "h", [0, 2, 4], [1 / 3600, 3 / 3600]),
         ("date|requests_per_day\n30/11/2026 23:00|86400\n01/12/2026 00:00|0\n", None, [0, 3600, 7200], [1, 0]),
@@ -62,9 +64,10 @@ def test_rates_of_every_kind_of_table_are_the_same(tmp_path: Path, form: str) ->
         pd.read_csv(io.StringIO(text), sep=";", decimal=",").to_parquet(path)
     else:
         path.write_bytes(gzip.compress(text.encode()) if form == "gzip" else text.encode(form))
-    edges, rates, read_as = read_rates(path)
+    edges, rates, (read_as, left_out) = read_rates(path)
     assert (edges.tolist(), rates.tolist()) == ([0, 10, 20], [0.5, 1.5])
-    assert read_as.value.endswith("rps per s, time as seconds of the file's own clock; left out: node")
+    assert read_as.value.endswith("rps per s, time as seconds of the file's own clock")
+    assert (left_out.value, left_out.source) == ("node", "rates has them (not read)")
 
 
 @pytest.mark.parametrize("interpolation", ["constant", "linear"])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from annotated_types import Ge, Le
 
-from mezzotint.settings.assumption import Assumption
+from mezzotint.settings.assumption import UNREAD, Assumption
 from mezzotint.traces.arrivals.base import MAX_RPM, Rpm, Schedule, Times
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.cells import are_dates, as_text, numbers, pointed, refusal, unit_of
@@ -89,7 +89,7 @@ class Rates:
         after_s = np.divide(2 * within, speed, out=np.zeros_like(speed), where=speed > 0)
         times_s = np.maximum.accumulate(edges_s[piece] + np.minimum(after_s, lengths_s[piece]))
         return Schedule(
-            times_s, rows=len(times_s), assumptions=(*self._assumptions(times_s, own_clock_s, edges_s), read_as)
+            times_s, rows=len(times_s), assumptions=(*self._assumptions(times_s, own_clock_s, edges_s), *read_as)
         )
 
     def _counts(self, expected: Times, so_far: Times, rows: int, rng: np.random.Generator) -> Times:
@@ -119,8 +119,11 @@ class Rates:
         return stated
 
 
-def read_rates(path: Path, per: Unit | None = None) -> tuple[Times, Times, Assumption]:
+def read_rates(path: Path, per: Unit | None = None) -> tuple[Times, Times, list[Assumption]]:
     """Return the edges of the intervals, (m + 1,) seconds from 0, the rate in each, (m,) per second, and what was read.
+
+    Counts whose times are multiples of one interval apart are those of that interval: a log's count by the minute has
+    no row for a minute without requests.
 
     Raises TraceError naming the file, and the row and column where there is one.
     """
@@ -143,13 +146,35 @@ def read_rates(path: Path, per: Unit | None = None) -> tuple[Times, Times, Assum
         unit = unit_of(table.schema.field(time).type) or _time_unit(time)
         starts_s, written = _times(time, cells[time], origin, unit)
         edges_s = np.append(starts_s, 2 * starts_s[-1] - starts_s[-2])
+        if per is None and (step_s := _grid_s(starts_s)) is not None:
+            edges_s, values, empty = _with_empty(starts_s, values, step_s)
+            written += f"; no request in {empty:,} intervals of {step_s:g} s without a row"
     if not values.any():
         raise TraceError(f"{path}: found no rate above 0 in {len(values)} rows, expected at least one")
     rate_hz: Times = values * PER_SECOND[per] if per else values / np.diff(edges_s)
-    left_out = [name for name in names if name not in (time, value)]
     read_as = f"{kind}; {value} " + (f"per {per}" if per else "per interval") + written
-    read_as += f"; left out: {', '.join(left_out)}" if left_out else ""
-    return edges_s, rate_hz, Assumption("columns of the arrival rates", excerpt(read_as, 500), f"read from {path.name}")
+    said = [Assumption("columns of the arrival rates", excerpt(read_as, 500), f"read from {path.name}")]
+    if left_out := ", ".join(name for name in names if name not in (time, value)):
+        what = "other columns of the arrival rates"
+        said.append(Assumption(what, excerpt(left_out, 500), f"{path.name} has them {UNREAD}"))
+    return edges_s, rate_hz, said
+
+
+def _grid_s(starts_s: Times) -> float | None:
+    """Return the seconds of an interval if all times are multiples of it apart, and some intervals have no row."""
+    steps_s = np.diff(starts_s)
+    multiples = steps_s / steps_s.min()
+    is_grid = multiples.max() > 1.5 and np.allclose(multiples, np.round(multiples), rtol=0, atol=1e-6)
+    return float(steps_s.min()) if is_grid else None
+
+
+def _with_empty(starts_s: Times, values: Times, step_s: float) -> tuple[Times, Times, int]:
+    """Return edges and values with the intervals that have no row, those between two rows as one; and how many."""
+    ends_s, next_s = starts_s + step_s, np.append(starts_s[1:], starts_s[-1] + step_s)
+    is_followed = next_s - ends_s > step_s / 2
+    edges_s = np.sort(np.concatenate([starts_s, ends_s[is_followed], next_s[-1:]]))
+    of_all = np.insert(values, np.flatnonzero(is_followed) + 1, 0.0)
+    return edges_s, of_all, round(float((next_s - ends_s)[is_followed].sum() / step_s))
 
 
 def _of_prometheus(path: Path, data: str | None) -> pa.Table:

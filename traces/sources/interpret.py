@@ -117,6 +117,8 @@ class Interpretation:
         origin = Origin(self.where, self.names, self.numbers)
         columns = self._columns(origin)
         clock = self._clock(origin)
+        if clock is not None and "slo_s" in columns:
+            self._refuse_instants(columns["slo_s"], clock)
         times = order_times(self.rows, 0) if clock is None else clock.times
         times = pa.chunked_array([times]) if isinstance(times, pa.Array) else times
         relative = clock is None or clock.relative
@@ -374,14 +376,31 @@ class Interpretation:
                 self.remarks.append(f"{column}: -1 in {count:,} rows stands for a random seed, and is null")
                 cells = pc.if_else(random, pa.scalar(None, pa.string()), cells)
         if name == "slo_s" and _are_times(pointed(cells, origin, name), scale(self.meanings[column].unit), origin):
-            raise TraceError(
-                f"{self.where}: column {excerpt(column)}: found times such as {cells.drop_null()[0].as_py()}, expected"
-                f" the seconds from a request's arrival; write those, or say --map slo_s= for none{OF_COMMAND}"
-            )
+            raise self._found_instants(cells.drop_null()[0].as_py())
         if pa.types.is_integer(kind):
             return integers(pointed(cells, origin, name), origin, name, kind if name == "seed" else None)
         values = numbers(pointed(cells, origin, name), origin, name)
         return self._in_seconds(name, column, values) if name in TIMES else values
+
+    def _refuse_instants(self, slo_s: pa.ChunkedArray, clock: Clock) -> None:
+        """Raise TraceError for deadlines on the clock of the arrivals, unless the column is mapped.
+
+        Seconds from an arrival vary less by themselves than together with the arrivals; instants vary more.
+        """
+        deadlines, arrivals = slo_s.to_numpy(), np.asarray(clock.seconds)
+        known = ~np.isnan(deadlines)
+        deadlines, after_s = deadlines[known], (deadlines - arrivals)[known]
+        is_free = self._rank("slo_s", self.names["slo_s"]) >= 0 and len(deadlines) > 2
+        if is_free and (after_s >= 0).all() and np.std(after_s) < np.std(deadlines) / 2:
+            raise self._found_instants(f"{deadlines[-1]:g}, {after_s[-1]:g} s after the arrival of its request")
+
+    def _found_instants(self, example: object) -> TraceError:
+        column = self.names["slo_s"]
+        return TraceError(
+            f"{self.where}: column {excerpt(column)}: found times such as {example}, expected the seconds from a"
+            f" request's arrival; write those, or say --map slo_s= for none ({_map('slo_s', column)} takes it as it is)"
+            f"{OF_COMMAND}"
+        )
 
     def _in_seconds(self, name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return durations in seconds. Raises TraceError if their unit is not stated and may be milliseconds."""

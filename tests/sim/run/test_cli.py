@@ -394,3 +394,13 @@ def _in_shell(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in which ``{}`` is the command."""
     command = shlex.join([sys.executable, "-P", "-m", "mezzotint.sim.cli", *words])
     return subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True, timeout=120)
+
+
+def test_sweep_names_the_work_of_a_file_that_runs_do_not_serve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log.csv").write_text("arrival_s,width,height\n0,512,512\n9,512,512\n")
+    assert main(["trace", "import", "table", f"{tmp_path}/log.csv", "-o", f"{tmp_path}/log.parquet"]) == 0
+    words = ["run", "-m", "system=vanilla", "trace=file", f"trace.path={tmp_path}/log.parquet"]
+    assert main([*words, "shapes=model,trace", "extrapolate=warn", f"run.dir={tmp_path}/sweep"]) == 0
+    assert "log: its own work is not served: sizes (shapes=model); in 1 of 2 runs\n" in capsys.readouterr().err
