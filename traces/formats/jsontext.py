@@ -25,6 +25,9 @@ WRAPPERS = frozenset(
 )
 """Names of the list of records in an object around it."""
 
+LABEL = re.compile(r"\d+$|\d{4}-\d\d-\d\d")
+"""A row's label in a table that pandas wrote: a number or a date."""
+
 LONGEST_WORD = 16
 """Longest literal, number or escape, which the end of a piece may cut."""
 
@@ -58,11 +61,14 @@ def records(path: Path, limits: Limits) -> Iterator[tuple[int, dict[str, Any]]]:
 def unwrapped(groups: Iterator[list[Any]]) -> tuple[Iterator[Any], str]:
     """Return values, and in words where in the file they are.
 
-    One object around a list of objects stands for the list, one of lists of equal lengths for a record of each place.
+    One object around a list of objects stands for the list, one of lists of equal lengths for a record of each place,
+    and one of objects with the numbers of rows as names for the table that pandas' to_json wrote.
     """
     values = itertools.chain.from_iterable(groups)
     first = list(itertools.islice(values, 2))
     outer = first[0] if len(first) == 1 and isinstance(first[0], dict) else {}
+    if (table := _of_pandas(outer)) is not None:
+        return iter(table), ", as pandas writes a table"
     lists = {name: value for name, value in outer.items() if isinstance(value, list) and value}
     if len(lists) > 1 and len(lists) == len(outer) and len({len(value) for value in lists.values()}) == 1:
         return (dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)), ", a list a column"
@@ -71,6 +77,36 @@ def unwrapped(groups: Iterator[list[Any]]) -> tuple[Iterator[Any], str]:
         beside = [name for name in outer if name != inside[0]]
         return iter(lists[inside[0]]), f" in {inside[0]}" + (f", without {', '.join(beside)} beside it" * bool(beside))
     return itertools.chain(first, values), ""
+
+
+def _of_pandas(outer: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the rows of a table that pandas wrote by columns, by rows, or split; None of other objects.
+
+    Labels of the rows that do not count from 0 are a column, those of times as in a frame.
+    """
+    if outer.keys() == {"columns", "index", "data"} and all(isinstance(part, list) for part in outer.values()):
+        names, labels, rows = outer["columns"], outer["index"], outer["data"]
+        if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
+            return None
+        found = [dict(zip(map(str, names), row, strict=True)) for row in rows]
+    elif outer and all(isinstance(inner, dict) for inner in outer.values()):
+        columns = next(iter(outer.values()))
+        is_by_row = all(map(LABEL.match, outer)) and not all(map(LABEL.match, columns))
+        labels = list(outer if is_by_row else columns)
+        if not labels or not all(map(LABEL.match, labels)):
+            return None
+        if is_by_row:
+            found = list(outer.values())
+        elif any(inner.keys() != columns.keys() for inner in outer.values()):
+            return None
+        else:
+            found = [{name: inner[label] for name, inner in outer.items()} for label in labels]
+    else:
+        return None
+    if [str(label) for label in labels] == [str(row) for row in range(len(found))]:
+        return found
+    name = "index" if all(len(str(label)) < len("1787000000") for label in labels) else "time"
+    return [{name: label, **row} for label, row in zip(labels, found, strict=True)]
 
 
 def members(path: Path, limits: Limits) -> Iterator[list[tuple[str, Any]]]:

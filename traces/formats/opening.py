@@ -109,6 +109,8 @@ def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> tuple[pa.
         if not isinstance(record, dict):
             number = isinstance(record, int | float)
             remedy = RATES_REMEDY if number else "`trace import prompts` reads texts"
+            if isinstance(record, list):
+                remedy = "give each cell the name of its column"
             raise TraceError(
                 f"{path}: value {done}: found {excerpt(repr(record), 60)}, expected a record such as"
                 f' {{"prompt": "a fox", "arrival_s": 1.5}}; {remedy}'

@@ -90,7 +90,8 @@ class Interpretation:
         self.source, self.kind, self.where = source, kind, str(Path(source.path).expanduser())
         self.rows = table.num_rows
         self.numbers = np.arange(self.rows) if numbers is None else numbers
-        self.header = [name.strip() for name in table.column_names]
+        # As pandas names a column without a name.
+        self.header = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(table.column_names)]
         twice = next((name for name in self.header if self.header.count(name) > 1), None)
         if twice is not None:
             raise TraceError(f"{self.where}: found column {excerpt(repr(twice))} twice; rename one")
@@ -271,6 +272,8 @@ class Interpretation:
         if mapped is not None:
             unit = by_name.unit if by_name else UNIT_WORDS.get(normalise(column).rpartition("_")[2])
             by_name = Meaning(mapped, unit)
+        elif self._is_unnamed(column) and "arrival_s" not in self.source.columns and are_dates(self.cells[column]):
+            return Meaning("arrival_s", None)  # an index of times, as pandas writes it
         elif by_name is None or by_name.name in self.source.columns:
             return None
         return Meaning(by_name.name, unit_of(self.kinds[column]) or self.source.units.get(column) or by_name.unit)
@@ -286,6 +289,11 @@ class Interpretation:
     def _is_unique(self, column: str) -> bool:
         cells = self.cells[column]
         return not cells.null_count and pc.count_distinct(cells).as_py() == self.rows
+
+    @staticmethod
+    def _is_unnamed(column: str) -> bool:
+        """Return True for a name that writers of tables give the labels of the rows."""
+        return normalise(column) in ("_", "index") or re.fullmatch(r"unnamed_\d+", normalise(column)) is not None
 
     def _is_row_number(self, column: str, name: str) -> bool:
         """Return True if a column said to be of images counts the rows."""
@@ -549,7 +557,7 @@ class Interpretation:
                 return f"constant, {excerpt(repr(cells[0].as_py()), 30)}"
             if twin := self._twin(name):
                 return twin
-            if normalise(name) in ("_", "index", "unnamed_0") and _are_numbers(cells):
+            if self._is_unnamed(name) and _are_numbers(cells):
                 return "the number of the row"
             if pc.any(pc.starts_with(cells, "{")).as_py():
                 return f"objects, {READ_BY_GATEWAY}"

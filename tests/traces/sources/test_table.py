@@ -241,6 +241,32 @@ def test_answer_to_the_question_is_taken(tmp_path: Path) -> None:
     assert "my_prompt (looks like prompt" in said(imported(tmp_path, "time,prompt,my_prompt\n1,a,b\n"))
 
 
+@pytest.mark.parametrize("orient", ["records", "columns", "index", "split", "table"])
+@pytest.mark.parametrize("index", [None, ["2026-01-01", "2026-01-02", "2026-01-04"]])
+def test_table_that_pandas_wrote_is_read(tmp_path: Path, orient: Any, index: list[str] | None) -> None:
+    frame = pd.DataFrame({"prompt": ["a", "b", None], "steps": [30, 20, 50]}, index and pd.to_datetime(index))
+    if index and orient == "records":
+        frame = frame.reset_index(names="time")  # pandas writes no labels there
+    trace = imported(tmp_path, frame.to_json(orient=orient, date_format="iso"))
+    assert trace.table.select(["prompt", "steps"]).to_pylist() == [
+        {"prompt": "a", "steps": 30}, {"prompt": "b", "steps": 20}, {"prompt": None, "steps": 50},
+    ]  # fmt: skip
+    assert trace.arrival_s.tolist() == ([0.0, 86_400.0, 259_200.0] if index else [0.0, 1.0, 2.0])
+
+
+def test_index_of_times_is_the_arrivals_and_a_column_without_a_name_has_one(tmp_path: Path) -> None:
+    rows = ("2026-01-01{},a", "2026-01-02{},b", "2026-01-04{},c")
+    for name in ("", "index"):
+        trace = imported(tmp_path, "\n".join([f"{name},prompt", *(row.format("") for row in rows)]))
+        assert trace.arrival_s.tolist() == [0.0, 86_400.0, 259_200.0]
+    trace = imported(
+        tmp_path, "\n".join([",arrival_s,prompt", *(row.format(f",{9 * n}") for n, row in enumerate(rows))])
+    )
+    assert trace.arrival_s.tolist() == [0.0, 9.0, 18.0]
+    assert "Unnamed: 0 (another clock; the arrivals are arrival_s (--map 'arrival_s=Unnamed: 0'" in said(trace)
+    assert "Unnamed: 0 (the number of the row)" in said(imported(tmp_path, ",prompt\n0,a\n1,b\n"))
+
+
 def test_what_is_taken_and_left_out_is_said(tmp_path: Path) -> None:
     trace = imported(tmp_path, "time;text;zone;text2;colour;id\n1;a;eu;a;red;7\n2;b;eu;b;blue;7\n")
     assert trace.notes["columns"] == {"prompt": "text", "arrival_s": "time"}
