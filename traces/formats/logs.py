@@ -13,6 +13,7 @@ from mezzotint.traces.formats.comfyui import of_prompt
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.jsontext import is_json, members, records
 from mezzotint.traces.formats.parameters import generated, with_second_pass
+from mezzotint.traces.formats.recognise import NESTED, nested
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import excerpt
 
@@ -129,7 +130,7 @@ def gateway(path: Path, limits: Limits, _: Any) -> Records:
         yield row, record
 
 
-OF_OTHERS = frozenset({"elapsed", "logger", "StartUTC", "resourceSpans", "spans"})
+OF_OTHERS = frozenset({"elapsed", "logger", "StartUTC", *NESTED})
 """Fields that records of other forms have, and those of gateways seldom."""
 
 
@@ -140,12 +141,8 @@ def _refuse_others(path: Path, row: int, record: dict[str, Any]) -> None:
             f"{path}: looks like the format {other}, in which times and sizes of these names mean something else; read"
             f" it with `mezzotint trace import {other} FILE`"
         )
-    for name, inner in (("resourceSpans", ".resourceSpans[].scopeSpans[].spans[]"), ("spans", ".data[].spans[]")):
-        if isinstance(record.get(name), list):
-            raise TraceError(
-                f"{path}: row {row}: found a list {name}, expected a span a line; write those of requests with"
-                f" jq -c '{inner}' {excerpt(path.name)} > spans.jsonl, and read that"
-            )
+    if remedy := nested(record, path.name):
+        raise TraceError(f"{path}: row {row}: {remedy}")
 
 
 READERS: Mapping[str, Callable[[Path, Limits, Any], Records]] = {

@@ -13,7 +13,7 @@ from mezzotint.traces.formats.columnar import ARROW, ARROW_STREAM, plain_text, r
 from mezzotint.traces.formats.delimited import HEAD_BYTES, read_delimited, sniff
 from mezzotint.traces.formats.headers import RATES_REMEDY
 from mezzotint.traces.formats.jsontext import elements, is_json, unwrapped
-from mezzotint.traces.formats.recognise import other_format
+from mezzotint.traces.formats.recognise import nested, other_format
 from mezzotint.traces.table.limits import PARQUET, Limits, open_unpacked
 from mezzotint.traces.table.validation import check_whole, excerpt
 
@@ -115,6 +115,8 @@ def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> tuple[pa.
                 f"{path}: value {done}: found {excerpt(repr(record), 60)}, expected a record such as"
                 f' {{"prompt": "a fox", "arrival_s": 1.5}}; {remedy}'
             )
+        if way_out := nested(record, path.name):
+            raise TraceError(f"{path}: value {done}: {way_out}")
         for name in record:
             if name not in cells:
                 cells[name] = [None] * done

@@ -1,6 +1,8 @@
 """Recognise the formats of other sources, so that a message can name the source that reads a file."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 MARKS = (
     ("vllm-omni", r"\A\s*Request\("),
@@ -61,6 +63,24 @@ FOREIGN = (
     ),
 )
 """Starts of texts that are not delimited, as regular expressions, with what they are and what to do with them."""
+
+NESTED = {
+    "resourceSpans": ("a span", ".resourceSpans[].scopeSpans[].spans[]"),
+    "spans": ("a span", ".data[].spans[]"),
+    "experiments": ("a request", ".experiments[].requests[] | {timestamp, end_time: .response_timestamps[-1]}"),
+}
+"""Lists in records of OpenTelemetry, of Jaeger and of perf_analyzer, what they hold within, and jq's path to it."""
+
+
+def nested(record: Mapping[str, Any], file: str) -> str | None:
+    """Return what to do with a record of ``file`` that holds many requests within; None of others."""
+    for name, (what, inner) in NESTED.items():
+        if isinstance(record.get(name), list):
+            return (
+                f"found a list {name}, expected {what} a line; write those of requests with jq -c '{inner}' {file} > "
+                "lines.jsonl, and read that with `mezzotint trace import gateway`"
+            )
+    return None
 
 
 def foreign_format(head: str) -> str | None:

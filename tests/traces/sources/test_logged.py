@@ -208,11 +208,26 @@ def test_names_of_services_are_known(record: dict[str, Any], expected: dict[str,
 
 
 @pytest.mark.parametrize(
-    "content", [{"data": [{"traceID": "a", "spans": [SPAN]}]}, {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}]
+    "content",
+    [
+        {"data": [{"traceID": "a", "spans": [SPAN]}]},
+        {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]},
+        {"experiments": [{"requests": [{"timestamp": 1787, "response_timestamps": [1788]}]}], "service_kind": "triton"},
+    ],
 )
-def test_nested_spans_are_refused(content: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"expected a span a line.*jq -c"):
+def test_nested_requests_are_refused_with_a_way_out(content: dict[str, Any], tmp_path: Path) -> None:
+    words = r"expected a (span|request) a line.*jq -c '\.\w+\[\]\..*trace import gateway"
+    with pytest.raises(TraceError, match=words):
         load("gateway", lines(content), tmp_path)
+    with pytest.raises(TraceError, match=words):
+        Table(path=tmp_path / "log").load(np.random.default_rng(0))
+
+
+def test_lines_of_perf_analyzer_have_a_latency(tmp_path: Path) -> None:
+    ns = 1_000_000_000
+    requests = [{"timestamp": (1787000000 + at) * ns, "end_time": (1787000000 + at + 3) * ns} for at in (0, 5)]
+    found = rows(load("gateway", lines(*requests), tmp_path))
+    assert [row["latency_s"] for row in found] == [3.0, 3.0]
 
 
 def test_sizes_of_two_forms_are_merged(tmp_path: Path) -> None:
