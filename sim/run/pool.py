@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,7 +81,8 @@ def run_calls(
 ) -> Generator[T, None, None]:
     """Run ``calls``, at most ``jobs`` at a time (-1: one for each core), and yield their results in the calls' order.
 
-    If a call raises or the iterator is closed, unfinished calls are cancelled.
+    Each runs in the working directory of this process, whatever its worker ran before. If a call raises or the iterator
+    is closed, unfinished calls are cancelled.
 
     Args:
         options: of ``ray.remote``, or parameters of submitit's jobs.
@@ -91,6 +93,7 @@ def run_calls(
         BrokenProcessPool: a worker was killed.
         Exception: the error of a call.
     """
+    calls = [partial(_call_in, os.getcwd(), call) for call in calls]
     if launcher == "joblib":
         from joblib import Parallel, delayed
 
@@ -105,6 +108,11 @@ def run_calls(
                 if error is not None:
                     raise error
                 yield value
+
+
+def _call_in(folder: str, call: Callable[[], T]) -> T:
+    os.chdir(folder)
+    return call()
 
 
 def check_launcher(launcher: str, key: str) -> None:

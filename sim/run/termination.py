@@ -8,7 +8,7 @@ import threading
 import time
 from _thread import start_new_thread
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -99,8 +99,9 @@ def end_workers() -> None:
         ray.shutdown()
     workers = multiprocessing.active_children()
     for worker in workers:
-        if worker.pid is not None:
-            os.kill(worker.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # joblib kills the others once one is gone, and may be first
+            if worker.pid is not None:
+                os.kill(worker.pid, signal.SIGKILL)
     for worker in workers:
         worker.join()
 

@@ -157,7 +157,7 @@ def _facts(
         "client": "aggregates",
         "clients": None,
         "measured_requests": truth.get("requests"),
-        "skipped": {},
+        "skipped": {"failed": int(failed)} if (failed := truth.get("failed")) else {},
     }
     if isinstance(result, Trace):
         skipped = {why: count for why, count in result.notes.get("skipped", {}).items() if count}

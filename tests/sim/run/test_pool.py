@@ -275,3 +275,13 @@ def test_capacity_is_the_same_on_every_launcher(launcher: str, capsys: pytest.Ca
     assert main([*words, "-o", "here"]) == 0
     assert capsys.readouterr().out == printed
     assert Path("there/rate.json").read_bytes() == Path("here/rate.json").read_bytes()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_calls_run_in_the_folder_of_their_caller(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that has run calls from another folder is used again."""
+    for name in ("first", "second"):
+        Path(name).mkdir()
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(name)
+            assert {Path(found).name for found in run_calls([os.getcwd] * 4, 2, launcher)} == {name}

@@ -1,5 +1,6 @@
 """A command that gets a signal to stop."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from omegaconf.errors import ConfigAttributeError
 
 from mezzotint.sim.cli import main
-from mezzotint.sim.run.termination import Terminated, interruptible
+from mezzotint.sim.run.termination import Terminated, end_workers, interruptible
 
 POINTS = 4
 MARK = "MEZZOTINT_TEST"
@@ -132,3 +133,18 @@ def _with(mark: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_workers_that_are_gone_already_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once one is killed, joblib kills the others of its pool, at the same time as we do."""
+    worker = multiprocessing.Process(target=time.sleep, args=(60,))
+    worker.start()
+    kill = os.kill
+
+    def kill_twice(process: int, signal_number: int) -> None:
+        kill(process, signal_number)
+        os.waitpid(process, 0)
+        kill(process, signal_number)
+
+    monkeypatch.setattr(os, "kill", kill_twice)
+    end_workers()
