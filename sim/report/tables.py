@@ -160,12 +160,14 @@ def assumptions(runs: Sequence[Run]) -> list[Stated]:
 
 
 def _systems_text(members: Sequence[Run], runs: Sequence[Run]) -> str:
-    """Return the systems of `members`, each with the number of its runs if `members` lacks any; empty for all."""
+    """Return the systems of `members`, with the number of runs of each that lacks some; empty for all."""
     if len(members) == len(runs):
         return ""
     counts, totals = (Counter(run.family or run.series for run in group) for group in (members, runs))
     names = sorted(counts, key=natural)
-    parts = (name if counts[name] == totals[name] else f"{name} ({counts[name]} of {totals[name]})" for name in names)
+    parts = (
+        name if counts[name] == totals[name] else f"{counts[name]} of {totals[name]} runs of {name}" for name in names
+    )
     return ", ".join(parts)
 
 

@@ -221,7 +221,7 @@ def test_facts_join_what_differs_in_numbers_and_name_the_systems_of_other_words(
     rows, differing = facts(load_runs([tmp_path]))
     shown = dict(rows)
     assert shown["traffic"] == "synthetic: poisson arrivals at 6 to 10 a minute"
-    below = "offered 6 to 10 a minute, served 6 to 10: below capacity (nirvana, vanilla (1 of 2))"
-    assert shown["load"] == f"{below}; offered 10 a minute, served 10: overloaded (vanilla (1 of 2))"
+    below = "offered 6 to 10 a minute, served 6 to 10: below capacity (nirvana, 1 of 2 runs of vanilla)"
+    assert shown["load"] == f"{below}; offered 10 a minute, served 10: overloaded (1 of 2 runs of vanilla)"
     assert [name for name, _ in differing] == ["traffic", "load"]
     assert all(len(values) == 4 for _, values in differing)
