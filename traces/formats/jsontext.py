@@ -93,14 +93,11 @@ def _of_pandas(outer: dict[str, Any]) -> list[dict[str, Any]] | None:
         columns = next(iter(outer.values()))
         is_by_row = all(map(LABEL.match, outer)) and not all(map(LABEL.match, columns))
         labels = list(outer if is_by_row else columns)
-        if not labels or not all(map(LABEL.match, labels)):
+        is_table = all(inner.keys() == columns.keys() for inner in outer.values())
+        if not (labels and is_table and all(map(LABEL.match, labels))):
             return None
-        if is_by_row:
-            found = list(outer.values())
-        elif any(inner.keys() != columns.keys() for inner in outer.values()):
-            return None
-        else:
-            found = [{name: inner[label] for name, inner in outer.items()} for label in labels]
+        by_column = [{name: inner[label] for name, inner in outer.items()} for label in columns]
+        found = list(outer.values()) if is_by_row else by_column
     else:
         return None
     if [str(label) for label in labels] == [str(row) for row in range(len(found))]:
