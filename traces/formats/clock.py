@@ -52,6 +52,9 @@ MAX_ROUNDED_S = 60.0
 DATE = re.compile(r"[A-Za-z:]|\d[-/]|[.].*[.]")
 """What a date has and a malformed number has not."""
 
+TIME_OF_DAY = r"^\s*([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d(?:[.,]\d*)?))?\s*(?:([AaPp])\.?[Mm]\.?)?\s*$"
+"""A time without a day: hour, minute, second, and the first letter of am or pm."""
+
 DIGITS = re.compile(r"(19|20)\d{2}(0\d|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])([0-5]\d){2}")
 """A date and a time in digits alone, 20261103100000, which no count since 1970 is."""
 
@@ -133,7 +136,8 @@ def read_clock(
     first = next((cell for cell in cells.to_pylist() if cell is not None), "0")
     is_date = DIGITS.fullmatch(first) or (not NUMBER.fullmatch(first) and DATE.search(first))
     if name == "timestamp" or (name == "auto" and is_date):
-        clock = _read_dates(cells, origin, dates)
+        is_of_day = re.match(TIME_OF_DAY, first)
+        clock = _read_times_of_day(cells, origin) if is_of_day else _read_dates(cells, origin, dates)
     else:
         clock = _read_numbers(cells, origin, name, unit, has_date)
     clock.remarks.extend(_backward(clock, origin))
@@ -247,6 +251,21 @@ def _read_dates(cells: pa.ChunkedArray, origin: Origin, dates: DateOrder | None)
     if stamps.zoned is False:
         remarks.append("the times have no zone and are read as UTC")
     return Clock(times, False, written, remarks, is_local=stamps.zoned is False)
+
+
+def _read_times_of_day(cells: pa.ChunkedArray, origin: Origin) -> Clock:
+    """Read times without a day, from the earliest on; one half a day before the last is of the next day."""
+    is_other = pc.invert(pc.match_substring_regex(cells, TIME_OF_DAY)).fill_null(False)
+    _refuse(cells, is_other, origin, "a time of day such as 13:05:07;")
+    parts = pd.Series(cells.to_pylist(), dtype="object").str.extract(TIME_OF_DAY)
+    hour, minute, second = (pd.to_numeric(parts[part].str.replace(",", ".")).fillna(0.0) for part in (0, 1, 2))
+    of_day = 3600 * (hour % 12 + 12 * parts[3].str.lower().eq("p")).where(parts[3].notna(), hour)
+    seconds = (of_day + 60 * minute + second).where(parts[0].notna())
+    known = seconds.dropna()
+    days = (known.diff() < -86_400 / 2).cumsum()
+    seconds.update(known + 86_400 * days)
+    times = pa.chunked_array([pa.array(seconds - seconds.min(), pa.float64(), from_pandas=True)])
+    return Clock(times, True, f"times of day over {days.iloc[-1] + 1:,} days, from the earliest on")
 
 
 def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, origin: Origin) -> DateOrder:

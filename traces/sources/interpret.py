@@ -52,6 +52,9 @@ MAX_SECONDS = 100
 READ_BY_GATEWAY = "whose keys `mezzotint trace import gateway` reads"
 """Said of objects in the cells of a table."""
 
+DAY_ALONE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](\d{2}|\d{4}))\s*$")
+"""A date without a time."""
+
 AGREE_S = 1e-3
 """Two clocks of one table agree if no request is further apart on them."""
 
@@ -203,13 +206,21 @@ class Interpretation:
         """Put a column of dates before one of times of day, as in a table with both."""
         cells = {column: next((cell for cell in self.cells[column].to_pylist() if cell), "") for column in columns}
         days = [column for column, cell in cells.items() if are_dates(self.cells[column]) and ":" not in cell]
+        days = days or [column for column in self.cells if self._are_days(column)]
         clocks = [column for column, cell in cells.items() if re.fullmatch(r"\s*\d{1,2}:\d{2}.*", cell)]
         if len(days) == len(clocks) == 1:
             day, clock = days[0], clocks[0]
             self.cells[clock] = pc.binary_join_element_wise(self.cells[day], self.cells[clock], " ")
             self.left_out[day] = f"the days of {clock}, which has the times of day"
-            del self.meanings[day]
-            columns.remove(day)
+            if day in columns:
+                del self.meanings[day]
+                columns.remove(day)
+
+    def _are_days(self, column: str) -> bool:
+        """Return True if a column of no known name has dates without a time."""
+        is_free = column not in self.meanings and column not in self.left_out
+        known = [cell for cell in self.cells[column].to_pylist() if cell] if is_free else []
+        return bool(known) and all(map(DAY_ALONE.match, known))
 
     def _empty(self) -> None:
         """Make words for no value null, in columns of numbers and lists."""

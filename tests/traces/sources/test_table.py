@@ -254,6 +254,20 @@ def test_table_that_pandas_wrote_is_read(tmp_path: Path, orient: Any, index: lis
     assert trace.arrival_s.tolist() == ([0.0, 86_400.0, 259_200.0] if index else [0.0, 1.0, 2.0])
 
 
+def test_times_of_day_count_from_the_earliest_over_midnight(tmp_path: Path) -> None:
+    trace = imported(tmp_path, "time,prompt\n23:58:00,a\n23:59:30.5,b\n0:01,c\n\n")
+    assert trace.arrival_s.tolist() == [0.0, 90.5, 180.0]
+    assert trace.notes["arrival_written"] == "times of day over 2 days, from the earliest on"
+    trace = imported(tmp_path, "time,prompt\n11:59 am,a\n12:00:01 PM,b\n1:00:00 p.m.,c\n12:30 AM,d\n")
+    assert trace.arrival_s.tolist() == [0.0, 61.0, 3660.0, 45_060.0]
+    with pytest.raises(TraceError, match=r"row 1, column time: found '24:05:09', expected a time of day such as"):
+        imported(tmp_path, "time,prompt\n13:05:07,a\n24:05:09,b\n")
+    for day in ("date", "day"):  # a known name, and another
+        trace = imported(tmp_path, f"{day},time,prompt\n2026-01-01,13:05:07,a\n2026-01-03,13:05:09,b\n")
+        assert trace.arrival_s.tolist() == [0.0, 172_802.0]
+        assert f"{day} (the days of time, which has the times of day)" in said(trace)
+
+
 def test_index_of_times_is_the_arrivals_and_a_column_without_a_name_has_one(tmp_path: Path) -> None:
     rows = ("2026-01-01{},a", "2026-01-02{},b", "2026-01-04{},c")
     for name in ("", "index"):
