@@ -151,6 +151,10 @@ class Asset:
     size: int | None = field(default=None, compare=False)
 
 
+shared_asset = lru_cache(maxsize=1 << 16)(Asset)
+"""An Asset, the same one for the same words: several are looked up for each request."""
+
+
 class ComponentWeights(NamedTuple):
     """Weights of a component: bytes on the GPU, and seconds to load them from the host."""
 

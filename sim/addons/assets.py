@@ -1,9 +1,9 @@
 """Add-ons as assets in GPU memory: their sizes, loads and activations."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from typing import Literal
 
-from mezzotint.backends.base import AddonBackend, Asset, Cost, Work
+from mezzotint.backends.base import AddonBackend, Asset, Cost, Work, shared_asset
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Run, Worker
@@ -11,14 +11,15 @@ from mezzotint.sim.protocols import Run, Worker
 
 def addons(model: str, controlnets: Iterable[str], loras: Iterable[str]) -> list[Asset]:
     """Return the add-ons of ``model`` in the order in which they are applied."""
-    nets = [Asset("controlnet", name, model) for name in controlnets]
-    return nets + [Asset("lora", name, model) for name in loras]
+    nets = [shared_asset("controlnet", name, model) for name in controlnets]
+    return nets + [shared_asset("lora", name, model) for name in loras]
 
 
-def requested_addons(run: Run, request: Request, kind: str) -> list[Asset]:
+def requested_addons(run: Run, request: Request, kind: Literal["controlnet", "lora"]) -> list[Asset]:
     """Return the add-ons of ``kind`` that ``request`` asks for, with their bytes if the trace states them."""
-    wanted, model, sizes = request.addons or NO_ADDONS, request.model, run.workload.addon_bytes
-    return [replace(asset, size=sizes.get(asset.name)) for asset in addons(model or "", *wanted) if asset.kind == kind]
+    wanted, model, sizes = request.addons or NO_ADDONS, request.model or "", run.workload.addon_bytes
+    names = wanted.loras if kind == "lora" else wanted.controlnets
+    return [shared_asset(kind, name, model, sizes.get(name)) for name in names]
 
 
 def in_use(requests: Iterable[Request]) -> set[Asset]:
@@ -37,7 +38,7 @@ def activation_bytes(worker: Worker, request: Request) -> int:
     images = 1 if request.sampling is None else request.sampling.images
     work = Work(model, request.width, request.height, request.steps, frames=request.frames, images=images)
     peak = backend.peak_bytes([work])
-    weights = backend.bytes(Asset("model", model, model))
+    weights = backend.bytes(shared_asset("model", model, model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
 
 

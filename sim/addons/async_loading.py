@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from mezzotint.backends.base import FREE, AddonBackend, Cost
 from mezzotint.settings.ranges import Count
@@ -126,9 +127,8 @@ class AsyncLoading(LoraLoading):
                 continue
             del self._ready_s[request.row], self._unmerged[request.row]
             request.loras_pending = False
-            assert isinstance(worker.backend, AddonBackend)
             loras = requested_addons(self._run, request, "lora")
-            patch = on_gpus(len(worker.gpus), worker.backend.merge_loras(loras))
+            patch = on_gpus(len(worker.gpus), cast(AddonBackend, worker.backend).merge_loras(loras))
             self._stall[request.row] += stall_s
             if self._fetched_by[request.row] is not None:
                 self._fetched_by[request.row] = None
@@ -140,11 +140,10 @@ class AsyncLoading(LoraLoading):
         return cost
 
     def _restore_weights(self, worker: Worker) -> Cost:
-        backend, merged = worker.backend, merged_loras(worker)
-        assert isinstance(backend, AddonBackend)
+        merged = merged_loras(worker)
         for lora in merged:
             self._run.cluster.evict(worker, lora)
-        return backend.restore_weights(merged)
+        return cast(AddonBackend, worker.backend).restore_weights(merged)
 
     def request_paused(self, request: Request) -> None:
         loras = requested_addons(self._run, request, "lora")

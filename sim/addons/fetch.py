@@ -1,6 +1,7 @@
 """Fetch times of LoRA files from disk, over a link, or drawn from measurements."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from mezzotint.backends.base import AddonBackend, Asset
 from mezzotint.settings.ranges import Positive, Seconds
@@ -19,8 +20,7 @@ class FromDisk(LoraFetch):
         self._run = run
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        assert isinstance(worker.backend, AddonBackend)
-        read_s = worker.backend.read_lora(asset).seconds
+        read_s = cast(AddonBackend, worker.backend).read_lora(asset).seconds
         self._run.record_load(asset, read_s)
         return read_s
 

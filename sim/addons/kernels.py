@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from mezzotint.backends.base import AddonBackend
 from mezzotint.settings.ranges import Positive
@@ -36,5 +37,4 @@ class Kernels:
     def faster(self, model: str) -> float:
         if not self.names:
             return 1.0
-        assert isinstance(self._run.backend, AddonBackend)
-        return self._run.backend.faster(model, self.names)
+        return cast(AddonBackend, self._run.backend).faster(model, self.names)

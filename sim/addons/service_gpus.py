@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from mezzotint.backends.base import AddonBackend, Asset, Backend, Cost, RemoteControlNetCosts, Work, WorkFailed
 from mezzotint.sim.addons.assets import activation_bytes, check_addon_backend
@@ -77,8 +78,7 @@ def step_parts(
     backend: Backend, work: Work, batch: int, gpus: int, faster: Callable[[str], float]
 ) -> RemoteControlNetCosts:
     """Return the seconds of the parts of a step of ``batch`` requests like ``work`` on ``gpus`` GPUs."""
-    assert isinstance(backend, AddonBackend)
-    parts, speedup = backend.remote_controlnet_costs(work, batch, gpus), faster(work.model)
+    parts, speedup = cast(AddonBackend, backend).remote_controlnet_costs(work, batch, gpus), faster(work.model)
     return RemoteControlNetCosts(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from mezzotint.backends.base import FREE, AddonBackend, Asset, Cost, WorkFailed
 from mezzotint.settings.ranges import Positive
@@ -68,11 +69,10 @@ class SyncLoading(LoraLoading):
         return loads
 
     def _cost(self, worker: Worker, request: Request, lora: Asset, others: Sequence[Asset]) -> Cost:
-        backend = worker.backend
         if not self.create:
             cost = worker.backend.load(lora)
         else:
-            assert isinstance(backend, AddonBackend)
+            backend = cast(AddonBackend, worker.backend)
             cost = backend.read_lora(lora).plus(backend.create_lora(lora, others))
         draw = self._spread(worker, lora)
         if draw is None:

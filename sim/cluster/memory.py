@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from mezzotint.backends.base import Asset, WorkFailed
+from mezzotint.backends.base import Asset, WorkFailed, shared_asset
 from mezzotint.sim.core.culprit import caller, part_name
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.gpu import Gpu
@@ -166,7 +166,7 @@ def _memory(gpu: Gpu) -> str:
 
 
 def own_model(worker: Worker) -> Asset:
-    return Asset("model", worker.model, worker.model)
+    return shared_asset("model", worker.model, worker.model)
 
 
 def _least_recent(resident: Mapping[Asset, int], bytes: float, keep: Collection[Asset]) -> list[Asset]:

@@ -189,7 +189,7 @@ class StageAddons:
         needed = self._count(request) * degree if progress.stage.denoises else 0
         if not needed or progress in self._services:
             return True
-        nets = requested_addons(self.run, request, CONTROLNET)
+        nets = requested_addons(self.run, request, "controlnet")
         if self.chooses_service_gpus:
             self._take(progress, nets, [self.run.cluster.group((gpu,)) for gpu in chosen], degree)
             return True

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
-from mezzotint.backends.base import Asset
+from mezzotint.backends.base import Asset, shared_asset
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Worker
 from mezzotint.sim.scheduling.routing.holders import Among, Key, name_of_set
@@ -72,9 +72,9 @@ class ByAddons(WorkAndLoads):
         if loads is None:
             (nets, loras), model, load = request.addons or NO_ADDONS, request.model or "", worker.backend.load
             loads = self._known[key] = AddonLoads(
-                [(net, load(net).seconds) for net in (Asset("controlnet", name, model) for name in nets)],
+                [(net, load(net).seconds) for net in (shared_asset("controlnet", name, model) for name in nets)],
                 {*loras},
-                [load(Asset("lora", name, model)).seconds for name in loras],
+                [load(shared_asset("lora", name, model)).seconds for name in loras],
             )
         return loads
 
