@@ -1,6 +1,5 @@
 """Result files of benchmark clients that list every request: AIPerf's, and that of `vllm bench serve`."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,10 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar, NotRequired
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from mezzotint.files.document import parse_json
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import PER_SECOND
 from mezzotint.traces.formats.headers import UNIT_WORDS
@@ -24,6 +25,8 @@ from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Batch, Reading, since_earliest
 from mezzotint.traces.table.limits import Limits, open_bounded
 from mezzotint.traces.table.validation import excerpt
+
+Floats = npt.NDArray[np.float64]
 
 
 class _Metadata(TypedDict):
@@ -58,6 +61,9 @@ BODY = {
 STARTS = ("start_times", "request_start_times", "start_time", "timestamps")
 LATENCIES = ("e2els", "latencies", "e2e_latencies", "request_latencies", "e2el", "latency")
 """Names of the lists of `vllm bench serve`; latencies with _ms after the name are milliseconds."""
+
+FIRST_AND_LATER = "ttfts + itls"
+"""Name of a latency that is listed in two parts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,8 +211,8 @@ def read_object(path: Path, limits: Limits) -> dict[str, Any]:
     """Return the one JSON object in a file. Raises TraceError for another content."""
     with open_bounded(path, limits) as stream:
         try:
-            content = json.load(stream)
-        except (ValueError, RecursionError) as error:
+            content = parse_json(stream.read())
+        except ValueError as error:
             raise TraceError(f"{path}: cannot be read as JSON ({excerpt(str(error))}); fetch the file again") from error
     if not isinstance(content, dict):
         raise TraceError(f"{path}: found a JSON {type(content).__name__}, expected an object; name another file")
@@ -239,26 +245,25 @@ class VllmBench(Streamed):
     def _batches(self, path: Path, notes: dict[str, Any]) -> Iterator[Batch]:
         content = read_object(path, self.limits)
         table = Columns(where=str(path), names={}, notes=notes)
-        start = next((name for name in STARTS if isinstance(content.get(name), list)), None)
-        latency, latencies = _vllm_latencies(content)
-        if start is None or latencies is None:
+        start = _vllm_start(content)
+        latency = _vllm_latency(content)
+        if start is None or latency is None:
             lacking = "starts (start_times)" if start is None else "latencies (e2els)"
             raise TraceError(
                 f"{path}: has no list of {lacking}; run `vllm bench serve` with --save-result --save-detailed, or name"
                 " the file as a result of aggregates in `mezzotint validate --measured`"
             )
-        starts = content[start]
-        lists: dict[str, Any] = {"starts": starts, "latencies": latencies}
+        times, seconds = _numbers(path, start, content[start]), _vllm_seconds(path, latency, content)
+        lists: dict[str, Any] = {latency: seconds.tolist()}
         lists |= {name: content[name] for name in ("errors", "prompts", "request_ids") if content.get(name)}
         for name, values in lists.items():
-            if not isinstance(values, list) or len(values) != len(starts):
+            if not isinstance(values, list) or len(values) != len(times):
                 raise TraceError(
-                    f"{path}: {name}: found {excerpt(repr(values), 40)}, expected {len(starts)} values, as many as"
-                    " starts; write the file again"
+                    f"{path}: {name}: found {excerpt(repr(values), 40)}, expected {len(times)} values, as many as"
+                    f" {start}; write the file again"
                 )
-        rows = np.arange(len(starts))
-        times, seconds = (_numbers(path, name, lists[name]) for name in ("starts", "latencies"))
-        failed = np.array([bool(error) for error in lists.get("errors", [False] * len(starts))], np.bool_)
+        rows = np.arange(len(times))
+        failed = np.array([bool(error) for error in lists.get("errors", [False] * len(times))], np.bool_)
         kept = table.keep(
             rows, {"failed": failed, "without a start or a latency": ~(np.isfinite(times) & (seconds > 0))}
         )
@@ -273,20 +278,38 @@ class VllmBench(Streamed):
         yield Batch(columns, pa.array(times[kept]), table.origin(rows[kept]))
 
 
-def _vllm_latencies(content: Mapping[str, Any]) -> tuple[str, list[Any] | None]:
-    """Return the name and the seconds from a request's send to its whole answer; None if they are not listed."""
-    for name in LATENCIES:
-        if isinstance(content.get(name), list):
-            return name, list(content[name])
-        if isinstance(content.get(f"{name}_ms"), list):
-            return f"{name}_ms", [None if value is None else value / 1000 for value in content[f"{name}_ms"]]
-    first, between = content.get("ttfts"), content.get("itls")
-    if isinstance(first, list) and isinstance(between, list) and len(first) == len(between):
-        return "ttfts + itls", [start + sum(more or []) for start, more in zip(first, between, strict=True)]
-    return "", None
+def lists_requests(content: Mapping[str, Any]) -> bool:
+    """Return True if a result of `vllm bench serve` lists the start and the latency of its requests."""
+    return _vllm_start(content) is not None and _vllm_latency(content) is not None
 
 
-def _numbers(path: Path, name: str, values: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _vllm_start(content: Mapping[str, Any]) -> str | None:
+    """Return the name of the list of starts; None if there is none."""
+    return next((name for name in STARTS if isinstance(content.get(name), list)), None)
+
+
+def _vllm_latency(content: Mapping[str, Any]) -> str | None:
+    """Return the name of the list of latencies; FIRST_AND_LATER for its two parts, and None if there is none."""
+    names = (key for name in LATENCIES for key in (name, f"{name}_ms") if isinstance(content.get(key), list))
+    parts = all(isinstance(content.get(name), list) for name in ("ttfts", "itls"))
+    return next(names, FIRST_AND_LATER if parts else None)
+
+
+def _vllm_seconds(path: Path, name: str, content: Mapping[str, Any]) -> Floats:
+    """Return the seconds from a request's send to its whole answer, (n,); NaN for null."""
+    if name != FIRST_AND_LATER:
+        return _numbers(path, name, content[name]) / (1000 if name.endswith("_ms") else 1)
+    first, later = content["ttfts"], content["itls"]
+    if len(first) != len(later) or not all(isinstance(one, list | None) for one in later):
+        raise TraceError(
+            f"{path}: itls: found {excerpt(repr(later), 40)}, expected {len(first)} lists of seconds, as many as ttfts;"
+            " write the file again"
+        )
+    sums_s = [_numbers(path, "itls", one or []).sum() for one in later]
+    return _numbers(path, "ttfts", first) + np.array(sums_s, np.float64)
+
+
+def _numbers(path: Path, name: str, values: list[Any]) -> Floats:
     """Return values as float64, (n,); NaN for null."""
     for row, value in enumerate(values):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):

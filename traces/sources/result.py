@@ -1,6 +1,7 @@
 """Open the result of a benchmark, whatever client wrote it: a table of requests, or aggregates alone."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import PER_SECOND
 from mezzotint.traces.formats.headers import UNIT_WORDS
-from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, read_object
+from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, lists_requests, read_object
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.limits import Limits, open_bounded
@@ -60,13 +61,14 @@ def open_result(path: Path) -> Trace | dict[str, float]:
         try:
             return _checked(VllmBench(path=path).load(rng), path)
         except TraceError:
-            if "mean" not in aggregates:
+            if "mean" not in aggregates or lists_requests(content):
                 raise
     if "mean" not in aggregates:
         raise TraceError(
             f"{path}: found the keys {excerpt(', '.join(content))}, expected a mean latency"
             f" ({', '.join(AGGREGATES['mean'])}) or lists of starts and latencies; name the result of a benchmark"
         )
+    _check_run(aggregates, content.get("duration"), path)
     return aggregates
 
 
@@ -82,7 +84,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
 def _aggregates(content: Mapping[str, Any], path: Path) -> dict[str, float]:
     """Return the aggregates in seconds and requests a minute.
 
-    A key may be nested (`request_latency.avg`), and a unit beside it counts. Raises TraceError for an unknown unit.
+    A key may be nested (`request_latency.avg`), and a unit beside it counts. Raises TraceError for an unknown unit, and
+    for a number that is negative or not finite.
     """
 
     values: dict[str, float] = {}
@@ -93,8 +96,23 @@ def _aggregates(content: Mapping[str, Any], path: Path) -> dict[str, float]:
             if inner:
                 value, unit = (value.get(inner), value.get("unit")) if isinstance(value, dict) else (None, None)
             if isinstance(value, int | float) and not isinstance(value, bool):
+                if not 0 <= value < math.inf:
+                    raise TraceError(
+                        f"{path}: {key}: found {value}, expected a finite number, 0 or more; correct it, or take it out"
+                    )
                 values.setdefault(name, value * (factor if unit is None else _factor(name, key, str(unit), path)))
     return values
+
+
+def _check_run(aggregates: Mapping[str, float], duration_s: Any, path: Path) -> None:
+    """Raise TraceError if no request was completed, or if the mean latency is longer than the whole run."""
+    if not aggregates["mean"] or aggregates.get("requests") == 0:
+        raise TraceError(f"{path}: found no completed request; check the client's errors, and run the benchmark again")
+    if isinstance(duration_s, int | float) and not isinstance(duration_s, bool) and 0 < duration_s < aggregates["mean"]:
+        raise TraceError(
+            f"{path}: found a mean latency of {aggregates['mean']:g} s in a run of {duration_s:g} s (duration); if the"
+            " latencies are in milliseconds, write them in seconds"
+        )
 
 
 def _factor(name: str, key: str, unit: str, path: Path) -> float:

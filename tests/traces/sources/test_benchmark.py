@@ -127,8 +127,12 @@ def test_vllm_failures_are_skipped_and_sizes_taken(tmp_path: Path) -> None:
     [
         ({"start_times": [1.0]}, "has no list of latencies"),
         ({"e2els": [1.0]}, "has no list of starts"),
-        ({"start_times": [1.0, 2.0], "e2els": [1.0]}, "latencies: found .* expected 2 values"),
-        ({"start_times": [1.0], "e2els": ["x"]}, "latencies: row 0: found 'x', expected a number"),
+        ({"start_times": [1.0, 2.0], "e2els": [1.0]}, "e2els: found .* expected 2 values, as many as start_times"),
+        ({"start_times": [1.0], "e2els": ["x"]}, "e2els: row 0: found 'x', expected a number"),
+        ({"start_times": [1.0], "e2els_ms": ["x"]}, "e2els_ms: row 0: found 'x', expected a number"),
+        ({"start_times": [1.0], "ttfts": ["x"], "itls": [[]]}, "ttfts: row 0: found 'x', expected a number"),
+        ({"start_times": [1.0], "ttfts": [1.0], "itls": [0.1]}, "itls: found .* expected 1 lists of seconds"),
+        ({"start_times": [1.0], "ttfts": [None], "itls": [[]]}, "no requests are left of 1"),
         ({"start_times": [1.0], "e2els": [1.0], "errors": ["no"]}, "no requests are left of 1"),
         ({"start_times": [1.0], "ttfts": [0.0], "itls": [[]]}, "no requests are left of 1"),
     ],
@@ -191,6 +195,10 @@ def test_aggregates_have_one_unit(content: dict[str, Any], mean_s: float, per_mi
         ("m.json", '{"a": ', "cannot be read as JSON"),
         ("m.json", '{"request_latency": {"avg": 1, "unit": "ticks"}}', "request_latency.avg: found the unit 'ticks'"),
         ("m.json", '{"request_throughput": {"avg": 1, "unit": "ms"}}', "expected requests/sec"),
+        ("m.json", '{"latency_mean": 1, "latency_p99": NaN}', "latency_p99: found nan, expected a finite number"),
+        ("m.json", '{"latency_mean": 0, "completed_requests": 0}', "found no completed request"),
+        ("m.json", '{"latency_mean": 5900, "duration": 120}', "a mean latency of 5900 s in a run of 120 s"),
+        ("m.json", '{"mean_e2el_ms": 1, "start_times": [1, 2], "e2els": [1]}', "e2els: found .* expected 2 values"),
     ],
 )
 def test_file_that_is_no_result_is_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
