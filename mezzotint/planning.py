@@ -7,7 +7,9 @@ from html import escape
 from pathlib import Path
 
 import pandas as pd
+from pydantic import ValidationError
 
+from mezzotint.files.validation import first_error
 from mezzotint.frames import path_of
 from mezzotint.plots import Figure
 from mezzotint.sim.core.errors import ConfigError
@@ -103,8 +105,8 @@ def plan(
     *overrides: str,
     target: str | Sequence[str],
     model: str,
-    gpus: Sequence[str] = (),
-    designs: Sequence[str] = (),
+    gpus: str | Sequence[str] = (),
+    designs: str | Sequence[str] = (),
     trace: "str | Path | pd.DataFrame | None" = None,
     rate_rpm: float | None = None,
     prices: str | Path | None = None,
@@ -117,9 +119,9 @@ def plan(
     launcher: Launcher = "joblib",
     runs: str | Path = RUNS,
     profiles: str | Path | None = None,
-    assume: Sequence[str] = (),
+    assume: str | Sequence[str] = (),
     config_dir: str | Path | None = None,
-    plugins: Sequence[str] = (),
+    plugins: str | Sequence[str] = (),
     progress: bool = False,
 ) -> Plan:
     """Find the cheapest clusters that meet latency targets, over designs and kinds of GPUs.
@@ -139,26 +141,33 @@ def plan(
 
     Raises ConfigError, TraceError, BackendError: the input cannot be used.
     """
-    options = Options(
-        target=[target] if isinstance(target, str) else list(target),
-        model=model,
-        gpu=list(gpus),
-        design=list(designs),
-        trace=None if trace is None else path_of(trace),
-        rate_rpm=None if rate_rpm is None else float(rate_rpm),
-        prices=None if prices is None else Path(prices),
-        min_quality=min_quality,
-        max_gpus=max_gpus,
-        rank=rank,
-        cache=cache,
-        replications=replications,
-        jobs=jobs,
-        launcher=launcher,
-        runs=Path(runs),
-        overrides=overrides,
-        config_dir=None if config_dir is None else Path(config_dir),
-        profiles=None if profiles is None else Path(profiles),
-        assume=list(assume),
-        plugin=list(plugins),
-    )
+    try:
+        options = Options(
+            target=_listed(target),
+            model=model,
+            gpu=_listed(gpus),
+            design=_listed(designs),
+            trace=None if trace is None else path_of(trace),
+            rate_rpm=rate_rpm,
+            prices=prices,  # type: ignore[arg-type]  # the class makes paths of texts
+            min_quality=min_quality,
+            max_gpus=max_gpus,
+            rank=rank,
+            cache=cache,
+            replications=replications,
+            jobs=jobs,
+            launcher=launcher,
+            runs=runs,  # type: ignore[arg-type]
+            overrides=overrides,
+            config_dir=config_dir,  # type: ignore[arg-type]
+            profiles=profiles,  # type: ignore[arg-type]
+            assume=_listed(assume),
+            plugin=_listed(plugins),
+        )
+    except ValidationError as error:
+        raise ConfigError(f"{first_error(error)}; correct the argument") from None
     return Plan(command_line(options, OUT), answer_plan(options, progress=progress))
+
+
+def _listed(texts: str | Sequence[str]) -> Sequence[str]:
+    return [texts] if isinstance(texts, str) else texts

@@ -2,11 +2,15 @@
 
 import io
 import json
-from collections.abc import Mapping
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
+from reprlib import repr as shortened
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.frames import path_of
 from mezzotint.results import Run, Sweep
@@ -17,6 +21,7 @@ from mezzotint.sim.run.config import choices as config_choices
 from mezzotint.sim.run.config.compose import Files, compose_config, resolve_config
 from mezzotint.sim.run.config.options import prepare_overrides
 from mezzotint.sim.run.config.plugins import allow_plugins
+from mezzotint.sim.run.refusal import explain
 from mezzotint.sim.run.simulate import simulate_into
 from mezzotint.sim.verbs import sweep as run_sweep
 
@@ -40,7 +45,7 @@ def run(
         config_dir: a folder with configuration groups of your own.
         plugins: modules whose classes the configuration may name.
         progress: show a progress bar, on a terminal.
-        keys: overrides without dots, such as ``seed=3``, or ``trace=`` a path or a pandas frame; others by
+        keys: overrides without dots, such as ``seed=3``, or ``trace=`` a file or a pandas frame; others by
             ``**{"arrivals.rate_rpm": 20}``.
 
     Raises:
@@ -48,8 +53,8 @@ def run(
         SimulationError: a policy did what cannot be; the message names it.
     """
     temporary, place = _place(folder)
-    words = prepare_overrides([*overrides, *_overrides(keys), f"run.dir={place}"])
-    with allow_plugins(list(plugins)):
+    with allow_plugins(list(plugins)), _as_config_errors():
+        words = prepare_overrides([*_words(overrides), *_overrides(keys), f"run.dir={place}"])
         plain = resolve_config(compose_config(words, _files(config_dir)))
         _, path, _ = simulate_into(plain, place, progress=progress)
     return Run(path, _temporary=temporary)
@@ -74,8 +79,9 @@ def sweep(
     The other arguments are those of ``run``. Raises what ``run`` raises, and ConfigError if a point failed.
     """
     temporary, place = _place(folder)
-    words = [*overrides, *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
-    with allow_plugins(list(plugins)), nullcontext() if progress else redirect_stdout(io.StringIO()):
+    words = [*_words(overrides), *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
+    shown = nullcontext() if progress else redirect_stdout(io.StringIO())
+    with allow_plugins(list(plugins)), _as_config_errors(), shown:
         if run_sweep(prepare_overrides(words), _files(config_dir)):
             raise ConfigError(f"{place}: a point of the sweep failed; its message is above")
     return Sweep.of(place, temporary)
@@ -115,17 +121,50 @@ def _place(folder: str | Path | None) -> tuple["TemporaryDirectory[str] | None",
     return temporary, Path(temporary.name) / "run"
 
 
+@contextmanager
+def _as_config_errors() -> Iterator[None]:
+    """Raise ConfigError, in the words of the command line, for errors of the libraries that read configurations."""
+    from hydra.errors import HydraException
+
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(explain(error)) from error
+
+
+def _words(overrides: Sequence[Any]) -> Sequence[str]:
+    """Return the overrides. Raises ConfigError for one that is no text."""
+    for word in overrides:
+        if not isinstance(word, str):
+            found = f'found {type(word).__name__} ({shortened(word)}), expected text such as "seed=3"'
+            raise ConfigError(f"{found}; write a list as run(*words) and a mapping as run(**keys)")
+    return overrides
+
+
 def _overrides(keys: Mapping[str, Any]) -> list[str]:
-    """Spell Python values as the command line does; a path or a frame as ``trace`` is the trace of a file."""
-    if "trace" in keys and not isinstance(keys["trace"], str):
+    """Spell Python values as the command line does; a file or a frame as ``trace`` is the trace of a file."""
+    if "trace" in keys and not _is_choice(keys["trace"]):
         file = json.dumps(str(path_of(keys["trace"])), ensure_ascii=False)
         return ["trace=file", f"trace.path={file}", *_overrides({k: v for k, v in keys.items() if k != "trace"})]
-    return [f"{key}={value if isinstance(value, str) else _spelled(value)}" for key, value in keys.items()]
+    return [f"{key}={value if isinstance(value, str) else _spelled(key, value)}" for key, value in keys.items()]
 
 
-def _spelled(value: Any) -> str:
+def _is_choice(trace: Any) -> bool:
+    """Return True for a name in the group ``trace``, which has no suffix, and False for a file or a frame."""
+    return isinstance(trace, str) and not (Path(trace).suffix or Path(trace).is_file())
+
+
+def _spelled(key: str, value: Any) -> str:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_spelled(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{name}:{_spelled(key, each)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_spelled, value)) + "]"
-    return str(value) if isinstance(value, Path) else json.dumps(value)
+        return "[" + ",".join(_spelled(key, each) for each in value) + "]"
+    if isinstance(value, Path):
+        return str(value)
+    try:
+        return json.dumps(value)
+    except TypeError:
+        found = f"found {type(value).__name__} ({shortened(value)})"
+        raise ConfigError(f"{key}: {found}, expected text, a number, a list or a mapping; convert it") from None

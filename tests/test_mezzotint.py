@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -116,6 +118,47 @@ def test_a_sweep_whose_own_groups_are_gone_is_loaded_without_choices(tmp_path: P
 def test_wrong_keys_are_named(keys: dict[str, object], message: str) -> None:
     with pytest.raises(Exception, match=message):
         mezzotint.run(**keys)
+
+
+def test_values_of_numpy_and_the_name_of_a_file_are_taken(tmp_path: Path) -> None:
+    words = ("system=vanilla", "trace.requests=20")
+    run = mezzotint.run(*words, seed=np.int64(3), slo=np.array([2, 4]))
+    assert run.config["seed"] == 3
+    assert {"2x", "4x"} <= {*run.summary["slo"]}
+    log = tmp_path / "log.csv"
+    log.write_text("time,prompt\n0,a fox\n9,a boat\n")
+    assert len(mezzotint.run("system=vanilla", trace=str(log)).requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "message"),
+    [
+        ((["seed=3"],), {}, r"found list .*expected text such as \"seed=3\"; write a list as run\(\*words\)"),
+        ((), {"seed": {1, 2}}, "seed: found set"),
+        (("arrivals.rate_rpm=5,10",), {}, "arrivals.rate_rpm=5,10: found several values for one run"),
+        (("slo=${nothing}",), {}, "nothing"),
+        (("trace=runs/log.csv",), {}, "is a file; name it with trace=file trace.path=runs/log.csv"),
+    ],
+)
+def test_what_cannot_be_read_is_a_config_error(words: tuple[Any], keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(mezzotint.ConfigError, match=message):
+        mezzotint.run(*words, **keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"rate_rpm": float("nan")}, "rate_rpm: .*found nan"),
+        ({"min_quality": 90}, "min_quality: input should be less than or equal to 1, found 90"),
+        ({"cache": "cold"}, "cache: input should be 'empty', 'warm' or 'both', found 'cold'"),
+        ({"prices": {"l40s": 1}}, "prices: .*found"),
+        ({"max_gpus": np.int64(0)}, "max_gpus: input should be greater than or equal to 1"),
+        ({"gpus": "l40z", "rate_rpm": 5}, "--gpu l40z: is no kind of GPU; did you mean l40s"),
+    ],
+)
+def test_plan_has_the_ranges_of_the_command_line(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(mezzotint.ConfigError, match=message):
+        mezzotint.plan(**{"model": "sdxl", "target": "p95<10s", "runs": tmp_path, **keys})
 
 
 def test_choices_are_those_of_the_command_line() -> None:

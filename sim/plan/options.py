@@ -2,11 +2,16 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from annotated_types import Ge, Le
+from pydantic.dataclasses import dataclass
+
+from mezzotint.settings.ranges import Share
 from mezzotint.sim.run.pool import Launcher
+from mezzotint.traces.arrivals.base import MAX_RPM
 
 Caches = Literal["empty", "warm", "both"]
 
@@ -22,6 +27,8 @@ UNNAMED = ("trace", "overrides", "runs", "jobs", "launcher")
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a plan, in the order of the command that repeats its answer.
+
+    Raises ValidationError for a value of another type or outside its range.
 
     Attributes:
         gpu: kinds of GPUs, or the beginning of their names up to a hyphen (``h100``); empty for all. ``h100-sxm+l40s``
@@ -44,20 +51,20 @@ class Options:
     design: Sequence[str] = ()
     plugin: Sequence[str] = ()
     model: str = ""
-    rate_rpm: float | None = None
+    rate_rpm: Annotated[float, Ge(1e-6), Le(MAX_RPM)] | None = None
     prices: Path | None = None
-    min_quality: float | None = None
-    replications: int | None = None
+    min_quality: Share | None = None
+    replications: Annotated[int, Ge(1), Le(1000)] | None = None
     profiles: Path | None = None
     config_dir: Path | None = None
     assume: Sequence[str] = ()
     cache: Caches = "both"
-    max_gpus: int = 256
-    rank: int = 5
+    max_gpus: Annotated[int, Ge(1), Le(10_000)] = 256
+    rank: Annotated[int, Ge(1), Le(50)] = 5
     trace: Path | None = None
     overrides: Sequence[str] = ()
     runs: Path = RUNS
-    jobs: int = 1
+    jobs: Annotated[int, Ge(1)] = 1
     launcher: Launcher = "joblib"
 
 

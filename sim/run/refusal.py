@@ -41,7 +41,12 @@ def refuse(error: Exception, where: str = "") -> int:
 
 
 def refusal(error: Exception, where: str = "") -> str:
-    """Return the message of ``error`` as one line that begins with ``where``.
+    """Return the message of ``error`` as one line that begins with ``where``. Raises as ``explain`` does."""
+    return f"mezzotint: error: {_line(f'{where}{explain(error)}')}"
+
+
+def explain(error: Exception) -> str:
+    """Return what is wrong and what to do about it.
 
     Raises KeyboardInterrupt if a library made the error from one, as OmegaConf does.
     """
@@ -76,7 +81,7 @@ def refusal(error: Exception, where: str = "") -> str:
         )
     elif "@system." in message:
         message += "; the file of a system begins with the line: # @package _global_"
-    return f"mezzotint: error: {_line(f'{where}{message}')}"
+    return message
 
 
 def check_memory_limit(min_bytes: int = MIN_ADDRESS_SPACE_BYTES, why: str = "") -> None:

@@ -127,8 +127,25 @@ def _records(path: Path, limits: Limits, headless: tuple[str, ...]) -> tuple[pa.
     return table, f"JSON records{where}"
 
 
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose index, if it has a name or times, is in columns. Raises TraceError."""
+    index = frame.index
+    if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex):
+        names = [index.name or "time"]
+    elif all(name is None for name in index.names):
+        return frame
+    else:
+        names = [f"level_{level}" if name is None else name for level, name in enumerate(index.names)]
+    for level, name in enumerate(names):
+        if name in frame.columns:
+            if not index.get_level_values(level).equals(pd.Index(frame[name])):
+                raise TraceError(f"frame: found {name!r} in the index and in a column, with other values; rename one")
+            frame = frame.drop(columns=name)
+    return frame.reset_index(names=names)
+
+
 def frame_table(frame: pd.DataFrame) -> pa.Table:
-    """Return a pandas frame as a table; an index with a name or of times becomes a column.
+    """Return a pandas frame as a table; an index with a name or of times becomes a column, a period its start.
 
     Raises TraceError if it is no frame, or a column holds values of several kinds.
     """
@@ -137,10 +154,13 @@ def frame_table(frame: pd.DataFrame) -> pa.Table:
             f"frame: found {type(frame).__name__}, expected a pandas DataFrame or the name of a file; make a"
             " frame with a row a request, as in pandas.DataFrame(records) or series.to_frame('prompt')"
         )
-    if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex | pd.TimedeltaIndex):
-        frame = frame.reset_index(names=frame.index.name or "time")
     try:
-        return plain_text(pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False))
+        named = _with_index(frame).rename(columns=str)
+        periods = [str(name) for name, kind in named.dtypes.items() if isinstance(kind, pd.PeriodDtype)]
+        named = named.assign(**{name: named[name].dt.to_timestamp() for name in periods})
+        return plain_text(pa.Table.from_pandas(named, preserve_index=False))
+    except TraceError:
+        raise
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise TraceError(
             f"frame: cannot be read ({excerpt(str(error))}); give each column values of one kind"

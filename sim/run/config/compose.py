@@ -277,15 +277,25 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> _Composition:
 
 def _refuse_choice(error: MissingConfigException) -> None:
     """Raise ConfigError if ``error`` is about a choice that its group lacks."""
-    group, _, choice = (error.missing_cfg_file or "").rpartition("/")
+    path = error.missing_cfg_file or ""
+    group = next((name for name in groups() if path.startswith(f"{name}/")), path.rpartition("/")[0])
+    choice = path[len(group) + 1 :]
     if not group or not error.options:
         return
+    if group == "trace" and Path(choice).suffix:
+        raise ConfigError(f"trace={choice}: is a file; name it with trace=file trace.path={choice}") from None
     listing = f"mezzotint list {group}" if group in groups() else ""
     raise ConfigError(f"{group}={choice}: no such choice; {suggest(choice, error.options, listing)}") from None
 
 
 def _refuse_key(error: ConfigCompositionException) -> None:
-    """Raise ConfigError if ``error`` is about a first word that is neither a group nor a key of the configuration."""
+    """Raise ConfigError for a first word that is neither a group nor a key, or for several values of a single run."""
+    if several := re.match(r"Ambiguous value for argument '\+*([^=]+)=(.*)'", str(error)):
+        key, values = several.groups()
+        raise ConfigError(
+            f"{key}={values}: found several values for one run; `run -m` and mezzotint.sweep run each, {key}=[{values}]"
+            f" is a list, and {key}='\"{values}\"' is text"
+        ) from None
     unknown = re.match(r"Could not (?:override|delete from config)[^']*'([^'.]+)", str(error))
     known = [*groups(), *(key for key in _ours() if key not in {"hydra", "defaults"})]
     if unknown and unknown[1] not in known:

@@ -126,6 +126,18 @@ def test_frames_of_pandas_give_the_trace_of_their_csv(tmp_path: Path, capsys: py
     assert run.summary["trace"]["digest"].endswith(csv.digest)
 
 
+def test_index_of_a_frame_is_columns_and_a_period_is_its_start() -> None:
+    hours = pd.period_range("2026-11-01", periods=2, freq="h")
+    assert read(mezzotint.trace(pd.DataFrame({"time": hours, "prompt": ["a", "b"]}))).arrival_s.tolist() == [0, 3600]
+    assert read(mezzotint.trace(pd.DataFrame({"prompt": ["a", "b"]}, index=hours))).arrival_s.tolist() == [0, 3600]
+    frame = pd.DataFrame({"time": [1.5, 2.0], "user": ["x", "y"], "prompt": ["a", "b"]})
+    plain = read(mezzotint.trace(frame)).digest
+    for indexed in (frame.set_index("time", drop=False), frame.set_index(["user", "time"])):
+        assert read(mezzotint.trace(indexed)).digest == plain
+    with pytest.raises(TraceError, match="found 'time' in the index and in a column, with other values; rename one"):
+        mezzotint.trace(frame.set_index(pd.Index([3, 4], name="time")))
+
+
 @pytest.mark.parametrize("source", [[{"time": 0, "prompt": "a"}], pd.Series(["a"]), {"prompt": ["a"]}, None])
 def test_what_is_no_frame_is_refused_with_the_way_to_one(source: Any) -> None:
     with pytest.raises(TraceError, match=rf"found {type(source).__name__}, expected a pandas DataFrame or the name"):
