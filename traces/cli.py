@@ -20,15 +20,16 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.command import Name, Out, Seed, check_out, report
 from mezzotint.traces.sources.export import FORMATS, client_command
 from mezzotint.traces.sources.export import export as write_export
+from mezzotint.traces.sources.file import read_any
 from mezzotint.traces.sources.synthetic import Synthetic
 from mezzotint.traces.synthetic.published import parameters
 from mezzotint.traces.table.pairing import TAKEN
 from mezzotint.traces.table.pairing import pair as paired
-from mezzotint.traces.table.trace import read, write
+from mezzotint.traces.table.trace import write
 
 ENCODERS: Mapping[str, Callable[[], Encoder]] = {"ngram": HashedNgrams, "minilm": MiniLM}
 
-TracePath = Annotated[Path, typer.Argument(help="A file made by `trace import`, `trace synth` or `trace pair`.")]
+TracePath = Annotated[Path, typer.Argument(help="A trace, or a table of requests.")]
 EncoderName = Annotated[
     Literal["ngram", "minilm"],
     typer.Option(help="Encoder of prompts: ngram sees shared spelling, minilm shared meaning (the `text` extra)."),
@@ -102,7 +103,7 @@ def pair(
     if out.resolve() in (prompts.resolve(), arrivals.resolve()):
         raise TraceError(f"{out}: is one of the traces to pair and would be overwritten; name another path with -o")
     columns = None if take is None else [column.strip() for column in take.split(",")]
-    both = read(prompts), read(arrivals)
+    both = read_any(prompts), read_any(arrivals)
     report(write(made := paired(*both, take=columns, repeat=repeat, name=name), out))
     for trace in both:
         if left_out := max(len(trace) - len(made), 0):
@@ -121,7 +122,7 @@ def export(
     """Write a trace in the format of an engine's benchmark, and print the command that drives a server with it."""
     check_target(out, TraceError)
     check_ours(out, TraceError, f"an export to {form}", FORMATS[form][1])
-    trace = read(path)
+    trace = read_any(path)
     dropped = write_export(trace, form, out)
     print(f"{out}: {len(trace):,} requests, as {form} reads them")
     if dropped:
@@ -143,7 +144,7 @@ def describe(
 
 
 def compare(
-    real: Annotated[Path, typer.Argument(help="A file made by `trace import`.")],
+    real: Annotated[Path, typer.Argument(help="A trace, or a table of requests.")],
     synthetic: Annotated[
         list[Path], typer.Argument(help="A file made by `trace synth`; of several files (seeds), the mean.")
     ],
@@ -174,7 +175,7 @@ def _statistics(paths: Sequence[Path], encoder: str, folder: Path | None) -> lis
         from mezzotint.traces.describe import figures  # drawing takes a second to import, which numbers need not pay
 
         figures.check_folder(folder)
-    found = [describe_trace(read(path), prompt_encoder) for path in paths]
+    found = [describe_trace(read_any(path), prompt_encoder) for path in paths]
     if folder is not None:
         written = figures.write(found[:2], folder)
         print(f"{folder}: {len(written)} figures", file=sys.stderr)

@@ -17,9 +17,9 @@ from scipy.sparse import csr_array
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.traces.describe.loads import addon_combinations
+from mezzotint.traces.sources.file import read_any
 from mezzotint.traces.synthetic.addons import service as published_service
 from mezzotint.traces.synthetic.published import published
-from mezzotint.traces.table.trace import read
 
 BALANCE_WEIGHT = 1e-3
 """Weight of an even load in the objective, relative to seconds that a request waits for its own ControlNets."""
@@ -88,7 +88,7 @@ def find_demand(service: str | None, trace: Path | None, rate_rpm: float | None,
         names, weights = published_service(known[service], service).combinations()
         shares = list(zip(map(tuple, names), map(float, weights), strict=True))
     elif trace is not None and service is None:
-        table = read(trace)
+        table = read_any(trace)
         shares = addon_combinations(table.table.column("controlnets"))
         if not any(names for names, _ in shares):
             raise ConfigError(f"trace {table.name}: no request asks for a ControlNet; take a trace with add-ons")

@@ -1,5 +1,6 @@
 """`mezzotint trace` from the command line."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_synth_takes_another_service_and_own_parameters(tmp_path: Path) -> None:
         (["synth", "-o", "o", "--rate-rpm", "1e300"], "synthetic trace: .*expected"),  # would be drawn for hours
         (["synth", "-o", "o", "--set", "users=" + "9" * 20], "synthetic trace: .*expected"),
         (["import", "gopher", "x", "-o", "o"], "gopher"),
-        (["describe", "t.csv"], "cannot be read as Parquet"),
+        (["describe", "absent.csv"], "absent.csv: no such file"),
     ],
 )
 def test_invalid_trace_command_is_refused(
@@ -81,6 +82,22 @@ def test_invalid_trace_command_is_refused(
         mezzotint("trace", *words)
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == ["t.csv"]
+
+
+def test_trace_commands_take_a_table_of_requests(
+    text_file: TextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = text_file("time,prompt,zone\n0,a,eu\n9,b,us\n")
+    assert mezzotint("trace", "import", "table", table, "-o", tmp_path / "t.parquet") == 0
+    capsys.readouterr()
+    shown = []
+    for path in (table, tmp_path / "t.parquet"):
+        assert mezzotint("trace", "describe", "--json", path) == 0
+        shown.append(capsys.readouterr())
+    assert json.loads(shown[0].out)["digest"] == json.loads(shown[1].out)["digest"]
+    assert "left out: zone" in shown[0].err
+    assert mezzotint("trace", "pair", table, table, "-o", tmp_path / "p.parquet") == 0
+    assert read(tmp_path / "p.parquet").arrival_s.tolist() == [0, 9]
 
 
 MINE = """

@@ -65,6 +65,11 @@ class File:
         return trace if self.requests is None else trace.head(self.requests)
 
 
+def read_any(path: Path | str) -> Trace:
+    """Return the trace of a file, or the one made of a table of requests. Raises as `File.load`."""
+    return File(path=path).load(np.random.default_rng(0))
+
+
 @cache
 def _say_once(path: Path, _: str, lines: tuple[str, ...]) -> None:
     """Print what was taken of a table, once for all runs of a sweep in this process."""

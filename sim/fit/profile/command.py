@@ -16,7 +16,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.fit.profile.cells import Cell, accuracy_text, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.fit import fit
 from mezzotint.sim.fit.profile.observed import FEWEST_QUIET, first_arrival, observe, period, quiet_seconds
-from mezzotint.traces.table.trace import read
+from mezzotint.traces.sources.file import read_any
 
 
 def log(
@@ -46,7 +46,7 @@ def log(
     check_ours(path, ConfigError, "a profile", b"", b"gpu:", b"schema:")
     if page is not None:
         check_ours(page, ConfigError, "a page of calibrate log", b"# Generation seconds")
-    requests = quiet_seconds(trace) if quiet else read(trace)
+    requests = quiet_seconds(trace) if quiet else read_any(trace)
     fewest = {"min_cell": FEWEST_QUIET, "min_size": 1} if quiet else {}
     start = first_arrival(requests)
     training, held_out = split(observe(requests))

@@ -35,13 +35,15 @@ def observe(trace: Trace) -> pd.DataFrame:
     seen["frames"] = np.maximum(trace.column("frames"), 1)
     seen["pixels"] = seen["width"] * seen["height"] * seen["frames"]
     known = (seen[["width", "height", "steps", "seconds"]] > 0).all(axis=1)
+    said = f"{int(known.sum()):,} of {len(trace):,} requests have a size, steps and seconds (gen_s)"
+    if 2 <= known.sum() < len(trace):
+        print(f"mezzotint: trace {trace.name}: {said}; left out: the others", file=sys.stderr)
     if known.sum() >= 2:
         known &= _are_alike(trace, known)
     if known.sum() < 2:
-        raise ConfigError(
-            f"trace {trace.name}: {int(known.sum())} of {len(trace)} requests have a size, steps and seconds, "
-            "expected 2 or more; take a trace with generation seconds (mezzotint trace import sd-beta)"
-        )
+        lacking = [name for name in ("width", "height", "steps", "gen_s") if not trace.has(name)]
+        lacks = f"; none has {', '.join(lacking)}" if lacking else ""
+        raise ConfigError(f"trace {trace.name}: {said}{lacks}, expected 2 or more of one kind; take a log with them")
     return seen[known]
 
 
@@ -91,13 +93,18 @@ def first_arrival(trace: Trace) -> datetime | None:
 def quiet_seconds(path: Path) -> Trace:
     """Return the requests of a benchmark's result; gen_s is the latency of the quiet ones, and null in the others.
 
-    Raises TraceError for a result of aggregates alone, or without a quiet request.
+    Raises TraceError for a result of aggregates alone, or with too few quiet requests.
     """
     trace = open_result(path)
     if isinstance(trace, dict):
         raise TraceError(f"{path}: has aggregates alone, expected the requests; run the client so that it lists them")
     latency_s = trace.column("latency_s")
     is_quiet = quiet(trace.arrival_s, latency_s)
+    if is_quiet.sum() < FEWEST_QUIET:
+        raise TraceError(
+            f"{path}: {int(is_quiet.sum())} of {len(trace)} requests began when no other was in flight, expected"
+            f" {FEWEST_QUIET} or more to fit to; measure at a lower rate too"
+        )
     table = trace.table.drop_columns("gen_s").append_column("gen_s", pa.array(latency_s, mask=~is_quiet))
     source = f"{trace.source}, {int(is_quiet.sum())} requests that began when no other was in flight"
     return make(table, name=trace.name, source=source, notes=trace.notes, where=str(path))

@@ -21,8 +21,9 @@ from mezzotint.sim.fit.selector.rule import thresholds
 from mezzotint.sim.run.config.build import build
 from mezzotint.sim.run.config.compose import compose_config
 from mezzotint.traces.encoders.embeddings import Encoder, embed
+from mezzotint.traces.sources.file import read_any
 from mezzotint.traces.sources.synthetic import Synthetic
-from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.table.trace import Trace
 
 if TYPE_CHECKING:
     from mezzotint.backends.calibrate.machine import Machine
@@ -50,7 +51,7 @@ def selector(**given: Any) -> None:
         architecture(model.family, model.variant, model.scale)
     here = machine(options.device)
     synthetic = Synthetic(requests=options.requests)
-    trace = read(options.trace) if options.trace else synthetic.load(stream(options.seed, TRACE))
+    trace = read_any(options.trace) if options.trace else synthetic.load(stream(options.seed, TRACE))
     encoder: Encoder = build(choice("encoder", options.encoder), "encoder")
     pairs = choose(trace, embed(trace, encoder), options.pairs, options.seed)
     journal, conditions = options.output / "journal.jsonl", options.conditions(trace.digest, encoder.name, here.name)

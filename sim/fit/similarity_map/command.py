@@ -24,7 +24,8 @@ from mezzotint.traces.encoders.embeddings import Encoder, embed
 from mezzotint.traces.similarity.cached import CachedSearch
 from mezzotint.traces.similarity.neighbours import cached_neighbours
 from mezzotint.traces.similarity.similarities import TextToText
-from mezzotint.traces.table.trace import Trace, read
+from mezzotint.traces.sources.file import read_any
+from mezzotint.traces.table.trace import Trace
 
 MAX_FLOOR = 0.95
 """Floors are lower, so that five points fit between one and 1."""
@@ -123,7 +124,7 @@ def _replay_all(trace: Trace, encoder: Encoder, floors: Sequence[float], min_flo
 
 
 def _head(path: Path, rows: int) -> Trace:
-    trace = read(path)
+    trace = read_any(path)
     if len(trace) <= PRELOAD:
         raise ConfigError(f"{path}: found {len(trace)} requests, expected more than the {PRELOAD:,} preloaded ones")
     return trace.head(rows)

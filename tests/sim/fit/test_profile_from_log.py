@@ -152,6 +152,23 @@ def test_quiet_requests_of_a_result_give_a_profile(tmp_path: Path, capsys: pytes
     (tmp_path / "m.json").write_text('{"latency_mean": 1.0}')
     assert main([*words[:2], str(tmp_path / "m.json"), *words[3:], "-o", str(tmp_path)]) == 2
     assert "m.json: has aggregates alone, expected the requests" in capsys.readouterr().err
+    (tmp_path / "m.csv").write_text("arrival_s,latency_s,size,steps\n0,9,512x512,20\n1,9,512x512,20\n2,9,512x512,20\n")
+    assert main([*words[:2], str(tmp_path / "m.csv"), *words[3:], "-o", str(tmp_path)]) == 2
+    assert "1 of 3 requests began when no other was in flight, expected 3 or more" in capsys.readouterr().err
+
+
+def test_a_log_is_fitted_as_it_is_and_requests_without_seconds_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{row},512x512,20,{'' if row == 3 else 2}\n" for row in range(10))
+    (tmp_path / "m.csv").write_text(f"arrival_s,size,steps,gen_s\n{rows}")
+    words = ["calibrate", "log", str(tmp_path / "m.csv"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
+    assert main(words) == 0
+    assert "9 of 10 requests have a size, steps and seconds (gen_s); left out: the others" in capsys.readouterr().err
+    assert [point.seconds for point in read(tmp_path / "g_m.yaml").step] == [0.1]
+    (tmp_path / "m.csv").write_text(f"arrival_s,shape,steps,gen_s\n{rows}")
+    assert main(words) == 2
+    assert "none has width, height, expected 2 or more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
