@@ -16,6 +16,13 @@ MAX_RATIO = 100.0
 """Largest plausible ratio of two neighbours' seconds, both per operation and per pixel. Those of the shipped profiles
 differ by 1.7 at most; milliseconds taken for seconds differ by 1000."""
 
+MIN_GROWTH = 0.75
+"""Least plausible ratio of a batch's seconds to those of a smaller one. The shipped profiles have 0.79 and more,
+seconds of one image of the batch, in place of all, 0.3 to 0.9."""
+
+WHOLE = ("step", "gang_step", "vae_encode", "vae_decode")
+"""Lists whose seconds are large enough to be told from noise."""
+
 TIMED = ("step", "gang_step", "text_encode", "vae_encode", "vae_decode", "component", "controlnet_step")
 """Lists of seconds."""
 
@@ -27,6 +34,9 @@ _BY_SIDES = ("component", "apart")
 
 _KEYS = ("batch", "gpus", "nets", "component", "operation")
 """What tells two points of one size apart, where a list has it."""
+
+
+CONFIRM = "correct the wrong one, or confirm it with `confirmed: true` on the point"
 
 
 class _Timed(NamedTuple):
@@ -45,8 +55,9 @@ def wrong_cell(profile: "Profile") -> str | None:
     need ``confirmed: true`` of their point.
     """
     wrong = (_contradiction(name, getattr(profile, name)) for name in (*TIMED, *_VALUES))
+    shrinking = (_shrinks(name, getattr(profile, name)) for name in WHOLE)
     disproportions = (_out_of_proportion(points) for points in _neighbours(profile))
-    return next(filter(None, chain(wrong, disproportions)), None)
+    return next(filter(None, chain(wrong, shrinking, disproportions)), None)
 
 
 def _contradiction(name: str, points: Sequence[Any]) -> str | None:
@@ -59,6 +70,22 @@ def _contradiction(name: str, points: Sequence[Any]) -> str | None:
             if one != other:
                 cells = f"{_where(name, first, points[first])} and {_where(name, row, point)}"
                 return f"{cells} are one cell: found {field} of {one:g} and of {other:g}, expected one value; keep one"
+    return None
+
+
+def _shrinks(name: str, points: Sequence[Any]) -> str | None:
+    """Return what is wrong if a batch takes much less time than a smaller one of its size."""
+    longest = dict[tuple[int, int], int]()
+    for row in sorted(range(len(points)), key=lambda row: points[row].batch):
+        point = points[row]
+        first = longest.setdefault((point.pixels, getattr(point, "gpus", 1)), row)
+        one = points[first]
+        if point.seconds < MIN_GROWTH * one.seconds and not (point.confirmed or one.confirmed):
+            cells = f"{_where(name, first, one)} and {_where(name, row, point)}"
+            expected = "expected about as many or more for the larger batch, since seconds are those of the whole batch"
+            return f"{cells}: found {one.seconds:g} and {point.seconds:g} s, {expected}; {CONFIRM}"
+        if point.seconds > one.seconds:
+            longest[point.pixels, getattr(point, "gpus", 1)] = row
     return None
 
 
@@ -88,11 +115,10 @@ def _neighbours(profile: "Profile") -> Iterator[list[_Timed]]:
 
 
 def _out_of_proportion(points: Sequence[_Timed]) -> str | None:
-    confirm = "correct the wrong one, or confirm it with `confirmed: true` on the point"
     for point in points:
         if point.seconds < MIN_S and not point.is_confirmed:
             expected = f"expected {MIN_S:g} s or more, as a GPU starts no operation in less"
-            return f"{point.where}: found {point.seconds:g} s, {expected}; {confirm}"
+            return f"{point.where}: found {point.seconds:g} s, {expected}; {CONFIRM}"
     for one, other in pairwise(points):
         longer = other.seconds / one.seconds
         ratios = longer, longer * one.work / other.work
@@ -101,5 +127,5 @@ def _out_of_proportion(points: Sequence[_Timed]) -> str | None:
         if off and not (one.is_confirmed or other.is_confirmed):
             seconds = f"found {one.seconds:g} and {other.seconds:g} s"
             expected = f"expected seconds within {MAX_RATIO:g} times of each other"
-            return f"{one.where} and {other.where} are neighbours: {seconds}, {expected}; {confirm}"
+            return f"{one.where} and {other.where} are neighbours: {seconds}, {expected}; {CONFIRM}"
     return None

@@ -25,6 +25,7 @@ How a cost follows from the points of a list:
   point between two batches needs its size in both rows.
 - A cell (one number of pixels and batch) has one value: two points that differ are an error. Seconds under 10 us, or
   a hundred times those of a neighbour, or a hundredth, are refused without ``confirmed: true`` on one of the points.
+  So are those of a batch that takes less than three quarters of a smaller one's.
 - Up to 2 % of its edge's pixels outside the grid, the edge is scaled in proportion, and the summary names the size:
   832x480x81 is 1.3 % below 854x480x80.
 - Further outside a run stops (``extrapolate=error``). With ``extrapolate=warn`` the nearest edge is scaled in
@@ -41,6 +42,7 @@ How a cost follows from the points of a list:
 import re
 from collections import Counter
 from collections.abc import Iterable
+from datetime import date as day
 from functools import cached_property, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -373,6 +375,12 @@ class Profile(Strict):
     scatter: Scatter | None = None
     patched: PatchTiming | None = None
 
+    @field_validator("date", mode="before")
+    @classmethod
+    def _day(cls, written: Any) -> Any:
+        """Return as text what YAML reads as a date where it stands without quotes."""
+        return written.isoformat() if isinstance(written, day) else written
+
     @field_validator("step_shares", "compile")
     @classmethod
     def _one_of_a_size(cls, entries: list[Any]) -> list[Any]:
@@ -553,6 +561,8 @@ def within(folder: Path | Traversable, prefix: str = "") -> list[Profile]:
                 said = f"{profiles[key][0]} and {name} are both profiles of {profile.model} on {profile.gpu}"
                 raise BackendError(f"{folder}: {said}, expected one; take one out, or correct its gpu or model")
             profiles[key] = name, profile
+    if not profiles and not prefix:
+        raise BackendError(f"{folder}: found no profile (a file NAME.yaml), expected one or more; name their folder")
     return [profile for _, profile in profiles.values()]
 
 

@@ -61,7 +61,8 @@ def to_row(where: str, cells: Cells, form: type[Row]) -> Row:
     try:
         return TypeAdapter(form).validate_python(cells)
     except ValidationError as error:
-        raise ConfigError(f"{where}, column {first_error(error)}; correct it") from None
+        place = ", column" if error.errors()[0]["loc"] else ":"
+        raise ConfigError(f"{where}{place} {first_error(error)}; correct it") from None
 
 
 def measured(row: object, names: Sequence[str]) -> dict[str, float]:

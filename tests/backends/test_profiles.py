@@ -159,6 +159,19 @@ def test_malformed_profile_value_is_named(tmp_path: Path, change: dict[str, obje
         read(file)
 
 
+def test_day_without_quotes_is_the_day_in_them(tmp_path: Path) -> None:
+    file = tmp_path / "g_m.yaml"
+    for written in ("2026-11-01", "'2026-11-01'"):
+        file.write_text(f"{yaml.safe_dump(GOOD)}date: {written}\n")
+        assert read(file).date == "2026-11-01"
+
+
+def test_folder_without_a_profile_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "g_m.json").write_text("{}")
+    with pytest.raises(BackendError, match="found no profile"):
+        Profiled("h100", folder=tmp_path)
+
+
 NAMES = st.text("abcDEF09 -é().", min_size=1, max_size=12).filter(lambda name: not name.startswith("."))
 
 
@@ -348,6 +361,8 @@ LARGER = point(width=128)
         ("step", [LARGER, point(seconds=0.0005)], r"step\.1 .* and step\.0 .*: found 0\.0005 and 0\.5 s, expected"),
         ("step", [point(), LARGER | {"seconds": 500}], "found 0.5 and 500 s, expected seconds within 100 times"),
         ("step", [point(), point(batch=2, seconds=600)], "found 0.5 and 600 s"),
+        ("step", [point(), point(batch=4, seconds=0.3)], r"step\.1 \(64x64, batch 4\): found 0\.5 and 0\.3 s"),
+        ("vae_decode", [point(batch=8, seconds=0.2), point()], "found 0.5 and 0.2 s, expected about as many or more"),
         ("gang_step", [point(gpus=2, seconds=0.0004)], r"gang_step\.0 .* and step\.0 .*: found 0\.0004 and 0\.5"),
         ("text_encode", [{"seconds": 1e-9}], r"text_encode\.0 \(batch 1\): found 1e-09"),
         ("controlnet_step", [point(nets=1), LARGER | {"nets": 1, "seconds": 500}], "found 0.5 and 500 s"),

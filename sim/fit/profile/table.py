@@ -1,16 +1,18 @@
 """`mezzotint calibrate table`: profiles of one's own step times, from one table for many models and kinds of GPUs."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 from annotated_types import Gt, Le
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass
 from typer import Argument, Option
 
+from mezzotint.backends.base import BackendError
 from mezzotint.backends.cells import wrong_cell
 from mezzotint.backends.patched import MAX_S
 from mezzotint.backends.profile import Profile, check_replaced, file_name, read, write
@@ -20,8 +22,10 @@ from mezzotint.settings.ranges import Count
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.papers.rows import to_row
+from mezzotint.traces.formats.cells import pointed
 from mezzotint.traces.formats.opening import open_table
 from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.validation import Origin
 
 Stage = Literal["step", "text_encode", "vae_encode", "vae_decode"]
 
@@ -29,6 +33,12 @@ Time = Annotated[float, Gt(0), Le(MAX_S)]
 
 STATED = ("software", "version", "date", "dtype")
 """Columns with one value for each model and kind of GPU."""
+
+SECONDS = ("step_s", "total_s")
+"""Columns whose text may have a decimal comma."""
+
+MAX_SPREAD = 1.5
+"""Ratio of repeated times above which their range is stated: the first of a shape may have compiled it."""
 
 ENCODED = ("text_encode", "vae_decode")
 """Stages of every request besides its steps."""
@@ -109,7 +119,7 @@ def table(
     """
     rows = read_rows(path)
     made = [profile_of(path, cells, source) for cells in by_profile(rows)]
-    files = [output / file_name(profile.gpu, profile.model) for profile in made]
+    files = [output / _file_name(path, profile) for profile in made]
     output_folder(output, ConfigError)
     for file, profile in zip(files, made, strict=True):
         check_replaced(file)
@@ -118,6 +128,13 @@ def table(
         write(profile, file)
     for file, profile in zip(files, made, strict=True):
         print(f"{file}: {profile.notes}")
+
+
+def _file_name(path: Path, profile: Profile) -> str:
+    try:
+        return file_name(profile.gpu, profile.model)
+    except BackendError as error:
+        raise ConfigError(f"{path}: columns gpu and model: {error}") from None
 
 
 def _refuse_loss(path: Path, profile: Profile, file: Path) -> None:
@@ -153,8 +170,13 @@ def read_rows(path: Path) -> list[Row]:
     twice = [name for name, count in Counter(names.values()).items() if count > 1]
     if twice:
         raise ConfigError(f"{path}: found the column {twice[0]} twice, expected it once; take one out")
+    cells = cells.rename_columns([names[name] for name in cells.column_names])
+    for place, column in enumerate(cells.schema):
+        if column.name in SECONDS and column.type == pa.string():
+            plain = pointed(cells.column(place), Origin(str(path)), column.name)
+            cells = cells.set_column(place, column, plain)
     rows = []
-    for number, content in enumerate(cells.rename_columns([names[name] for name in cells.column_names]).to_pylist(), 1):
+    for number, content in enumerate(cells.to_pylist(), 1):
         filled = {
             name: value.strip() if isinstance(value, str) else value
             for name, value in content.items()
@@ -194,7 +216,7 @@ def profile_of(path: Path, rows: Sequence[Row], source: str | None) -> Profile:
     content |= {"schema": 1, "model": first.model, "gpu": first.gpu, "basis": "measured", "step": [], **lists}
     content |= {
         "source": source or f"{path.name}, {len(rows)} row{'s' * (len(rows) > 1)}",
-        "notes": _notes(lists, whole),
+        "notes": "; ".join([_notes(lists, whole), *_spreads(points)]),
     }
     try:
         profile = Profile.model_validate(content)
@@ -211,6 +233,15 @@ def _only(where: str, name: str, rows: Sequence[Row]) -> str | None:
     if len(values) > 1:
         raise ConfigError(f"{where}: {name}: found {', '.join(sorted(values))}, expected one value; name two models")
     return next(iter(values), None)
+
+
+def _spreads(points: Mapping[str, Mapping[str, tuple[dict[str, Any], list[float]]]]) -> Iterator[str]:
+    """Yield the ranges of repeated times that differ much, in words."""
+    for name, cells in points.items():
+        for keys, seconds in cells.values():
+            if max(seconds) > MAX_SPREAD * min(seconds):
+                of = " ".join(f"{key}={value}" for key, value in keys.items())
+                yield f"{name} {of} is the mean of {min(seconds):g} to {max(seconds):g} s"
 
 
 def _notes(lists: dict[str, Any], whole: bool) -> str:

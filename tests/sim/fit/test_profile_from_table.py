@@ -38,6 +38,17 @@ def test_one_table_makes_a_profile_of_every_pair(tmp_path: Path) -> None:
     assert (clip.frames, clip.seconds) == (81, 4.0)
 
 
+def test_repeated_times_that_differ_much_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert made(tmp_path, *ROWS) == 0
+    said = "step width=1024 height=1024 frames=1 batch=1 is the mean of 0.08 to 0.13 s"
+    assert said in capsys.readouterr().out
+
+
+def test_seconds_may_have_a_decimal_comma(tmp_path: Path) -> None:
+    assert made(tmp_path, "m;g;512;512;;;1;;0,031;;", head=HEAD.replace(",", ";")) == 0
+    assert [at.seconds for at in read(tmp_path / "profiles" / "g_m.yaml").step] == [0.031]
+
+
 def test_request_takes_the_seconds_of_the_table(tmp_path: Path) -> None:
     made(tmp_path, *ROWS)
     cost = standalone_cost(Profiled("g", folder=tmp_path / "profiles"), Work("m", 1024, 1024, 30))
@@ -59,7 +70,7 @@ def test_stage_without_a_time_is_stated_when_it_is_used(
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("m,g,512,512,,,1,,,,", "row 1, column .*expected step_s or total_s, one of the two"),
+        ("m,g,512,512,,,1,,,,", "row 1: expected step_s or total_s, one of the two"),
         ("m,g,512,512,,,1,,1,2,", "expected step_s or total_s, one of the two"),
         ("m,g,512,512,,,1,,,2,", "expected steps beside total_s"),
         ("m,g,512,512,,,1,,0.1,,vae_decode", "expected total_s, the seconds of vae_decode"),
@@ -67,7 +78,7 @@ def test_stage_without_a_time_is_stated_when_it_is_used(
         ("m,g,512,512,,,1,,0.1,,decode", "column stage: .*'step', 'text_encode'"),
         ("m,g,512,512,,,1,,-0.1,,", "column step_s: .*greater than 0"),
         ("m,g,512,512,,,1,2,0.1,,", "m on g: found no step on one GPU"),
-        ("m,g/h,512,512,,,1,,0.1,,", "cannot name a profile file"),
+        ("m,g/h,512,512,,,1,,0.1,,", "steps.csv: columns gpu and model: 'g/h' cannot name a profile file"),
         (",g,512,512,,,1,,0.1,,", "column model"),
     ],
 )
