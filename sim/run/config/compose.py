@@ -4,6 +4,7 @@ The user's files may set keys of a simulation and parameters of a sweep. Other s
 (logging factories, launchers), so only the command line may set them.
 """
 
+import glob
 import hashlib
 import hmac
 import json
@@ -256,26 +257,71 @@ def _by_hydra(words: tuple[str, ...], files: Files) -> _Composition:
         if not files.groups.is_dir():
             raise ConfigError(f"--config-dir: {files.groups} is not a folder; name the one that holds your groups")
         path = [f"hydra.searchpath=['file://{os.path.abspath(files.groups)}']"]
+        if _differs(files.groups, "config.yaml"):
+            raise ConfigError(
+                f"{files.groups / 'config.yaml'}: is not read, as --config-dir adds groups; --config-path repeats a"
+                " run, and settings of your own go into a file of experiment/"
+            )
     with initialize_config_module("mezzotint.conf", version_base="1.3"):
         try:
             config: DictConfig = compose(name, overrides=[*path, *words], return_hydra_config=True)
         except MissingConfigException as error:
-            _refuse_choice(error)
+            _refuse_choice(error, files.groups)
             raise
         except ConfigCompositionException as error:
-            _refuse_key(error)
+            _refuse_key(error, files.groups)
             raise
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:  # of a file that is no configuration
-            raise ConfigError(f"the configuration cannot be composed ({error}); see `mezzotint run --help`") from error
+        except RecursionError:
+            raise ConfigError("a file of a group names itself in its defaults; name another choice there") from None
+        except (ValueError, TypeError, AttributeError) as error:  # of a file that is no configuration
+            where = _not_utf8(files.groups) if isinstance(error, UnicodeDecodeError) else "the configuration"
+            raise ConfigError(f"{where} cannot be composed ({error}); see `mezzotint run --help`") from error
     settings: Any = OmegaConf.to_container(config.hydra, resolve=False, enum_to_str=True)
     with open_dict(config):
         del config["hydra"]
+    if files.groups is not None:
+        _check_taken(files.groups, settings["runtime"]["choices"])
+        if "experiment" in config:
+            raise ConfigError(
+                f"{files.groups / 'experiment'}: found a file without its package, expected the first line: # @package "
+                "_global_ (in UTF-8 without a byte order mark)"
+            )
     if files != OURS or any("searchpath" in word for word in words):
         _check_hydra(settings, tuple(word for word in words if of_hydra(word) and "searchpath" not in word))
     return _Composition(config, settings)
 
 
-def _refuse_choice(error: MissingConfigException) -> None:
+def _differs(folder: Path, name: str) -> bool:
+    """Return True if the user's folder has a file of this name that is not a copy of ours."""
+    own, ours = folder / name, Path(str(CONF)) / name
+    return own.is_file() and not (ours.is_file() and own.read_bytes() == ours.read_bytes())
+
+
+def _check_taken(folder: Path, chosen: Mapping[str, Any]) -> None:
+    """Raise ConfigError if the user's folder has a file of its own for a choice of ours, which Hydra takes instead."""
+    for group, choice in chosen.items():
+        name = f"{group}/{choice}.yaml"
+        is_ours = (Path(str(CONF)) / name).is_file() or (group == "models" and choice in engine_models())
+        if is_ours and _differs(folder, name):
+            raise _has_our_name(folder / name, group)
+
+
+def _has_our_name(file: Path, group: str) -> ConfigError:
+    said = f"{file}: has the name of a choice of ours, which is taken instead"
+    return ConfigError(f"{said}; rename it, and choose {group}=NAME")
+
+
+def _not_utf8(folder: Path | None) -> str:
+    """Return the user's file that is not UTF-8, in words."""
+    for file in sorted(folder.rglob("*.yaml")) if folder is not None else ():
+        try:
+            file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return f"{file}: is not UTF-8 and"
+    return "the configuration"
+
+
+def _refuse_choice(error: MissingConfigException, folder: Path | None) -> None:
     """Raise ConfigError if ``error`` is about a choice that its group lacks."""
     path = error.missing_cfg_file or ""
     group = next((name for name in groups() if path.startswith(f"{name}/")), path.rpartition("/")[0])
@@ -284,12 +330,19 @@ def _refuse_choice(error: MissingConfigException) -> None:
         return
     if group == "trace" and Path(choice).suffix:
         raise ConfigError(f"trace={choice}: is a file; name it with trace=file trace.path={choice}") from None
+    other = next(folder.glob(f"{glob.escape(path)}.*"), None) if folder is not None else None
+    if other is not None:
+        raise ConfigError(f"{other}: is not read, as a choice is a file NAME.yaml; rename it") from None
     listing = f"mezzotint list {group}" if group in groups() else ""
     raise ConfigError(f"{group}={choice}: no such choice; {suggest(choice, error.options, listing)}") from None
 
 
-def _refuse_key(error: ConfigCompositionException) -> None:
-    """Raise ConfigError for a first word that is neither a group nor a key, or for several values of a single run."""
+def _refuse_key(error: ConfigCompositionException, folder: Path | None) -> None:
+    """Raise ConfigError for a first word that is neither a group nor a key, for several values of a single run, or for
+    a user's file with the name of a choice that we store."""
+    stored = re.match(r"'([^']+)' is validated against ConfigStore schema with the same name", str(error))
+    if stored and folder is not None:
+        raise _has_our_name(folder / f"{stored[1]}.yaml", stored[1].partition("/")[0]) from None
     if several := re.match(r"Ambiguous value for argument '\+*([^=]+)=(.*)'", str(error)):
         key, values = several.groups()
         raise ConfigError(

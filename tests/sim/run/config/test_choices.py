@@ -31,7 +31,7 @@ from mezzotint.sim.metrics.quality import Quality
 from mezzotint.sim.protocols import Eviction, Scheduler
 from mezzotint.sim.run.config.build import Parts, build
 from mezzotint.sim.run.config.choices import CONF, choices, engine_models, gpus, groups
-from mezzotint.sim.run.config.compose import _choices, compose_config, compose_resolved, resolve_config
+from mezzotint.sim.run.config.compose import Files, _choices, compose_config, compose_resolved, resolve_config
 from mezzotint.sim.run.config.settings import PARTS, check
 from mezzotint.sim.run.config.target import locate_class
 from mezzotint.sim.run.gpus import pools
@@ -237,6 +237,40 @@ def test_user_choices_are_listed_and_marked(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "eviction/nothing.yaml").write_text("# @package _global_\n")
     assert main(["list", "eviction", "-cd", str(tmp_path)]) == 0
     assert "nothing *" in capsys.readouterr().out.splitlines(), "of which nothing is said"
+
+
+GLOBAL = "# @package _global_\nseed: 3\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word", "message"),
+    [
+        ("eviction/lru.yaml", "_target_: mine.Lru\n", "eviction=lru", "lru.yaml: has the name of a choice of ours"),
+        ("cluster/h100.yaml", "count: 3\n", "cluster=h100", "h100.yaml: has the name of a choice of ours"),
+        ("config.yaml", "seed: 3\n", "seed=1", "config.yaml: is not read"),
+        ("experiment/mine.yml", GLOBAL, "experiment=mine", "mine.yml: is not read, as a choice is a file NAME.yaml"),
+        ("experiment/mine.yaml", "seed: 3\n", "experiment=mine", "found a file without its package"),
+        ("experiment/mine.yaml", f"\ufeff{GLOBAL}", "experiment=mine", "without a byte order mark"),
+        ("experiment/mine.yaml", f"{GLOBAL}# caf\xe9".encode("latin-1"), "experiment=mine", "mine.yaml: is not UTF-8"),
+        ("eviction/mine.yaml", "defaults: [mine]\n", "eviction=mine", "names itself in its defaults"),
+    ],
+)
+def test_file_of_the_user_that_would_not_be_read_is_refused(
+    name: str, content: str | bytes, word: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError, match=message):
+        compose_config(["system=nirvana", word], Files(groups=tmp_path))
+
+
+def test_copies_of_our_files_in_the_users_folder_are_taken_as_ours(tmp_path: Path) -> None:
+    (tmp_path / "eviction").mkdir()
+    for name in ("config.yaml", "eviction/lru.yaml"):
+        (tmp_path / name).write_bytes((CONF / name).read_bytes())
+    words = ["system=nirvana", "eviction=lru"]
+    assert compose_config(words, Files(groups=tmp_path)) == compose_config(words)
 
 
 @pytest.mark.parametrize(
