@@ -47,6 +47,10 @@ def open_table(
         return check_whole(pa.concat_tables(pieces) if pieces else empty, str(path)), "Parquet"
     if start == ARROW or start.startswith(ARROW_STREAM):
         return check_whole(read_arrow(path, limits), str(path)), "Arrow IPC"
+    if head.startswith((PARQUET, ARROW)):
+        raise TraceError(f"{path}: holds Parquet or Arrow that is packed once more; unpack it")
+    if head[257:262] == b"ustar":
+        raise TraceError(f"{path}: is a tar archive, expected one table; unpack it and name one")
     other = other_format(head)
     if other is not None:
         raise TraceError(

@@ -72,6 +72,9 @@ MODELS_OWN = ("auto", "default")
 NO_SIZE = (0, 0)
 """What `_sides` makes of a text that is no size."""
 
+MIN_FRAMES = 16
+"""Frames of the shortest clips of video models. A length of so many seconds may be one of frames."""
+
 REQUEST_LIKE = set(SCHEMA.names) - {"arrival_s", "base_model", "images"} | {"size", "video_s"}
 """Meanings that rows of counts over time do not have."""
 
@@ -506,6 +509,13 @@ class Interpretation:
                 " drop the row, or go without the frames of all, --map video_s="
             )
         length = pc.divide(length, scale(self.meanings[seconds].unit))
+        longest = pc.max(length).as_py() or 0.0
+        is_told = "video_s" in self.source.columns or self.meanings[seconds].unit is not None
+        if longest >= MIN_FRAMES and seconds.lower().endswith("length") and not is_told:
+            raise TraceError(
+                f"{self.where}: column {excerpt(seconds)}: found numbers to {longest:g}, which may be frames or"
+                f" seconds; say {_map('frames', seconds)}, or {_map('video_s', seconds)}{OF_COMMAND}"
+            )
         # rounded first, so that 0.1 s at 30 frames a second are 3 frames and not 2.9999999999999996
         product = pc.round(pc.multiply(length, rate), 6)
         made = pc.add(pc.multiply(pc.floor(pc.divide(product, 4.0)), 4.0), 1.0)

@@ -83,10 +83,16 @@ def regular_file(path: Path) -> os.stat_result:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if stat.S_ISDIR(state.st_mode):
-        raise TraceError(f"{path}: is a folder, expected a file; name the file inside it")
+        shards = "; `mezzotint trace import huggingface` reads all of a folder's tables" if _has_tables(path) else ""
+        raise TraceError(f"{path}: is a folder, expected a file; name the file inside it{shards}")
     if not stat.S_ISREG(state.st_mode):
         raise TraceError(f"{path}: is a pipe or a device, expected a file; save its content to one first")
     return state
+
+
+def _has_tables(folder: Path) -> bool:
+    """Return True if a folder holds several tables, as a data set in shards does."""
+    return len([file for file in folder.iterdir() if file.suffix in (".parquet", ".csv", ".jsonl")]) > 1
 
 
 def unreadable(path: Path, error: Exception) -> TraceError:

@@ -213,6 +213,7 @@ def test_usual_names_are_read(header: str, cells: str, expected: dict[str, Any],
         ("time,sampler_steps_used\n1,20\n", {}, "looks like steps"),
         ("time,prompt,secconds,fps\n1,a,5,16\n", {}, "secconds looks like video_s"),
         ("time,prompt,seconds\n1,a,5\n", {}, "seconds of a video without frames per second"),
+        ("time,prompt,video_length,fps\n1,a,81,16\n", {}, "81, which may be frames or seconds; say --map frames="),
         ("time,prompt,latency\n1,a,6100\n", {}, "6100, which may be of any unit; say --unit latency=ms, or s "),
         ("time,prompt,latency\n1,a,4100.5\n", {}, "4100.5, which may be of any unit; say --unit latency=ms, or s "),
         ("time,prompt,timeTaken_d\n1,a,4100.5\n", {}, "4100.5, which may be of any unit; say --unit timeTaken_d=ms"),
@@ -578,6 +579,8 @@ LINE = "2026-11-03 10:00:00 POST 200 4100"
         ('{"time": 1, "prompt": "a"}'.encode("utf-16"), "JSON in UTF-16, expected UTF-8; .*iconv"),
         (bz2.compress(CSV.encode()), "is bzip2, .*bunzip2"),
         (lzma.compress(CSV.encode()), "is xz, .*unxz"),
+        (gzip.compress(b"PAR1" + bytes(50)), "holds Parquet or Arrow that is packed once more; unpack it"),
+        (gzip.compress(b"t.csv".ljust(257, b"\0") + b"ustar" + bytes(250)), "is a tar archive, .*unpack it"),
         (b"SQLite format 3\0\x10\0", "SQLite database, .*as CSV"),
         (b"ORC\n\x06\x12\x04\0", "is ORC, .*Parquet"),
         (b"| time | prompt |\n|---|:--|\n| 1 | a |\n", "drawn for reading .Markdown.*as CSV"),
@@ -591,6 +594,13 @@ LINE = "2026-11-03 10:00:00 POST 200 4100"
 def test_format_that_is_not_read_is_named_with_a_way_out(content: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=message):
         imported(tmp_path, content)
+
+
+def test_folder_of_shards_is_refused_with_the_source_that_reads_it(tmp_path: Path) -> None:
+    for shard in range(2):
+        (tmp_path / f"{shard}.csv").write_bytes(CSV.encode())
+    with pytest.raises(TraceError, match=r"is a folder, .*`mezzotint trace import huggingface` reads all"):
+        Table(path=tmp_path).load(np.random.default_rng(0))
 
 
 def test_log_of_a_load_balancer_is_read_with_the_format_that_the_message_names(tmp_path: Path) -> None:
