@@ -8,18 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, overload
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.run_folder import CLUSTER, REQUESTS
 from mezzotint.sim.metrics.header import Header, header, run_line
 from mezzotint.sim.metrics.run_files import read_config, read_summary, run_folders
 from mezzotint.sim.metrics.summary_keys import number_at
-from mezzotint.sim.run.config.compose import Files
-from mezzotint.sim.run.config.override import of_hydra
-from mezzotint.sim.run.config.points import points
-from mezzotint.sim.run.sweep_folder import command_of
+from mezzotint.sim.run.config.points import points_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,17 +221,7 @@ def _choices(folder: Path) -> dict[str, dict[str, Any]]:
 
     Empty of a folder that no sweep has made, or whose experiment or groups are gone.
     """
-    words = command_of(folder)
-    if not words:
-        return {}
-    options = {name: value for name, _, value in (word[2:].partition("=") for word in words if word.startswith("--"))}
-    groups, whole = (Path(options[name]) if name in options else None for name in ("config-dir", "config-path"))
-    files = Files(groups, whole, options.get("config-name", "config"))
-    words = [word for word in words if not (word.startswith("-") or of_hydra(word) or "${" in word)]
-    try:
-        every = points(words, files).overrides
-    except (ConfigError, HydraException, OmegaConfBaseException):
-        return {}
+    every = points_of(folder)
     pairs = ((word.lstrip("+~").partition("=") for word in point) for point in every)
     return {str(number): {key: _number_or_text(value) for key, _, value in point} for number, point in enumerate(pairs)}
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import groupby
@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from mezzotint.figures.page import DASH, render
 from mezzotint.files.atomic import atomic_files, atomic_write, check_ours
+from mezzotint.files.printable import printable
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.run_folder import REQUESTS
+from mezzotint.sim.core.run_folder import REQUESTS, SUMMARY
 from mezzotint.sim.metrics.counterfactuals import EXAMPLE
 from mezzotint.sim.report import tables
 from mezzotint.sim.report.answer import answer, caveats
@@ -32,6 +33,7 @@ from mezzotint.sim.report.runs import Run, load_runs
 from mezzotint.sim.report.sensitivity import PERCENTILES, Sensitivity, rerun_s, sensitivities
 from mezzotint.sim.report.tenants import tenants
 from mezzotint.sim.report.vllm_omni import vllm_omni
+from mezzotint.sim.run.config.points import points_of
 from mezzotint.sim.run.sweep_folder import failures
 
 
@@ -117,7 +119,7 @@ def write_report(
     facts = tables.facts(runs, {(band.run.series, band.run.load): band.decides for band in bands})
     for name, text in facts[0]:
         say(f"{name}: {text}")
-    failed = [f"A point failed and has no run: {line}" for folder in dirs for line in failures(folder)]
+    failed = [line for folder in dirs for line in _absent(folder)]
     html_text = _page(runs, figures, title or _title(runs), bands, facts, failed, has_reruns=reruns_s > 0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -130,6 +132,21 @@ def write_report(
     except OSError as error:
         raise ConfigError(f"{html}: cannot be written ({error.strerror}); name another place with -o") from error
     return [html, *(paths[name] for name in figures)]
+
+
+def _absent(folder: Path) -> Iterator[str]:
+    """Yield a sentence for each point of the sweep in ``folder`` that failed, or has no run."""
+    failed = failures(folder)
+    yield from (f"A point failed and has no run: {line}" for line in failed)
+    points = points_of(folder)
+    absent = [
+        printable(f"{number} ({' '.join(words)})")
+        for number, words in enumerate(points)
+        if not (folder / str(number) / SUMMARY).is_file() and not any(f"/{number} (" in line for line in failed)
+    ]
+    if absent:
+        name = printable(folder.resolve().name)
+        yield f"Of {len(points)} points of the sweep in {name}, {len(absent)} have no run, such as {absent[0]}."
 
 
 def _page(

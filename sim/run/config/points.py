@@ -3,16 +3,20 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.run.config.choices import choices
 from mezzotint.sim.run.config.compose import Files, hydra_settings
 from mezzotint.sim.run.config.override import of_hydra
 from mezzotint.sim.run.pool import SWEEP_LAUNCHERS, Launcher
+from mezzotint.sim.run.sweep_folder import command_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,22 @@ class Points:
     launcher: Launcher
     jobs: int
     options: dict[str, Any]
+
+
+def points_of(folder: Path) -> list[list[str]]:
+    """Return the overrides of each point of the sweep in ``folder``, in the order of its run folders.
+
+    Empty of a folder that no sweep has made, or whose experiment or groups are gone.
+    """
+    words = command_of(folder)
+    options = {name: value for name, _, value in (word[2:].partition("=") for word in words if word.startswith("--"))}
+    groups, whole = (Path(options[name]) if name in options else None for name in ("config-dir", "config-path"))
+    files = Files(groups, whole, options.get("config-name", "config"))
+    words = [word for word in words if not (word.startswith("-") or of_hydra(word) or "${" in word)]
+    try:
+        return points(words, files).overrides if words else []
+    except (ConfigError, HydraException, OmegaConfBaseException):
+        return []
 
 
 def points(words: Sequence[str], files: Files) -> Points:

@@ -108,6 +108,18 @@ def test_run_without_requests_parquet_is_named(four: Path) -> None:
     assert "because they have no requests.parquet: runs/nirvana." in write_report([four])[0].read_text()
 
 
+def test_points_of_a_sweep_without_a_run_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    words = ["system=vanilla", "seed=1,2,3", "trace.requests=20", "hydra.launcher.n_jobs=1", f"run.dir={folder}"]
+    assert main(["run", "-m", *words]) == 0
+    for path, said in ((folder / "0/summary.json", False), (folder / "1/summary.json", True)):
+        assert main(["report", str(folder)]) == 0
+        assert ("have no run" in (folder / "report.html").read_text()) is said
+        path.unlink()
+    assert main(["report", str(folder)]) == 0
+    assert "Of 3 points of the sweep in sweep, 2 have no run, such as 0 (" in (folder / "report.html").read_text()
+
+
 def test_figures_of_an_earlier_report_are_removed(four: Path) -> None:
     write_report([four])
     for path in four.glob("*/cluster.parquet"):
