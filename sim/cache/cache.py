@@ -149,6 +149,11 @@ class ArtifactCache:
         for assumption in self.similarity.assumptions():
             run.assume(assumption.what, assumption.value, assumption.source)
         min_product = self.similarity.product(selector.floor)
+        if min_product != min_product:
+            raise SimulationError(
+                f"{class_name(selector)} has the floor {selector.floor}, and {class_name(self.similarity)} the product "
+                "nan for it; expected numbers, or -inf for no floor"
+            )
         make = inputs.search.open(self.similarity, len(vectors), min_product, inputs.content)
         make_index = make if partitions <= MANY else lambda: ScanFirst(self.similarity, min_product, make)
         self._index = VectorIndex() if index is None else index

@@ -13,7 +13,9 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from functools import lru_cache, wraps
+from operator import is_
 from typing import Annotated, Any
 
 import numpy as np
@@ -140,7 +142,12 @@ def _binding(method: Callable[..., Any], kind: Any) -> Callable[..., Any]:
 def _check_attributes(part: Any, kind: Any) -> None:
     """Check the attributes that the protocol states, once the part is bound. Raises SimulationError."""
     for protocol in _protocols(type(part), kind):
-        for name, hint in typing.get_type_hints(protocol, include_extras=True).items():
+        hints = typing.get_type_hints(protocol, include_extras=True)
+        for name in get_protocol_members(protocol) - hints.keys():
+            stated, member = (inspect.getattr_static(kind, name, None) for kind in (protocol, type(part)))
+            if isinstance(stated, property) and not isinstance(member, property):
+                hints[name] = typing.get_type_hints(stated.fget, include_extras=True).get("return")
+        for name, hint in hints.items():
             law = law_of(hint)
             if law is None or name.startswith("_") or not hasattr(part, name):
                 continue
@@ -186,7 +193,7 @@ def law_of(hint: Any) -> Law | None:
 
 def _real(value: Any) -> Any:
     if isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool):
-        return value
+        return value.item() if isinstance(value, np.generic) else value
     raise Broken("a number")
 
 
@@ -243,23 +250,25 @@ def _tuple(inner: Sequence[Any]) -> Law:
         if not isinstance(value, tuple) or not (is_any_length or len(value) == len(laws)):
             raise Broken("a tuple" if is_any_length else f"a tuple of {len(laws)}")
         of_items = laws * len(value) if is_any_length else laws
-        return tuple(item if law is None else law(item) for item, law in zip(value, of_items, strict=True))
+        items = tuple(item if law is None else law(item) for item, law in zip(value, of_items, strict=True))
+        return value if all(map(is_, items, value)) else items
 
     return law
 
 
-def _collection(origin: type, laws: Sequence[Law | None]) -> Law:
+def _collection(origin: Any, laws: Sequence[Law | None]) -> Law:
     """Return the law of a list and the like of one type of items, or of a mapping of keys and values."""
 
     def law(value: Any) -> Any:
         if not isinstance(value, origin) or isinstance(value, str):
             raise Broken(f"a {origin.__name__.lower()}")
         columns: Any = (value.keys(), value.values()) if isinstance(value, Mapping) else (value,)
-        for column, item_law in zip(columns, laws, strict=False):
-            if item_law is not None:
-                for item in column:
-                    item_law(item)
-        return value
+        checked = [
+            column if item_law is None else [item_law(item) for item in column]
+            for column, item_law in zip(columns, laws, strict=False)
+        ]
+        is_plain = isinstance(value, Mapping) or all(map(is_, checked[0], columns[0]))
+        return value if is_plain else checked[0]
 
     return law
 
@@ -283,17 +292,28 @@ def _holds_numbers(hint: Any) -> bool:
     return hint in (float, int)
 
 
-def _law_of_fields(kind: type, fields: Mapping[str, Any]) -> Law:
+def _law_of_fields(kind: Any, fields: Mapping[str, Any]) -> Law:
     laws = {name: law for name, hint in fields.items() if (law := law_of(hint)) is not None}
+    is_tuple = issubclass(kind, tuple)
 
     def law_of_fields(value: Any) -> Any:
         if not isinstance(value, kind):
             raise Broken(f"a {kind.__name__}")
+        plain = {}
         for name, law in laws.items():
+            field = getattr(value, name)
             try:
-                law(getattr(value, name))
+                plain[name] = law(field)
             except Broken as broken:
                 raise Broken(f"{broken} as its {name}") from None
-        return value
+            if plain[name] is field:
+                del plain[name]
+        if is_tuple:
+            return value._replace(**plain) if plain else value
+        # A copy, since the part may return one object again with other numbers.
+        made = copy(value)
+        for name, number in plain.items():
+            object.__setattr__(made, name, number)
+        return made
 
     return law_of_fields
