@@ -59,8 +59,8 @@ class Tries:
     """
 
     __slots__ = (
-        "_client", "_detour", "_engine", "_first", "_firsts", "_given_up", "_giving_up", "_made", "_released", "_rows",
-        "_sent", "_wasted", "_wasted_gpu_s",
+        "_client", "_detour", "_due", "_engine", "_first", "_firsts", "_given_up", "_giving_up", "_made", "_released",
+        "_rows", "_sent", "_wasted", "_wasted_gpu_s",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,8 @@ class Tries:
         self._given_up: dict[int, Request] = {}
         """The tries that were given up and that the server is not done with, by row."""
         self._sent: set[int] = set()
+        self._due = 0
+        """Further tries that the client asked for (``send_at``) and did not send yet."""
         self._made: set[int] = set()
         """The trace rows whose artifact was offered to the cache: once, whichever tries complete."""
         self._wasted_gpu_s: RequestColumn
@@ -98,6 +100,12 @@ class Tries:
             self._wasted = engine.log(WASTED)
             engine.gauge("given_up", lambda _: len(self._given_up))
         client.bind(engine, self)
+        if client.max_tries != engine.workload.max_tries:
+            raise engine.policy_error(
+                "client",
+                f"has max_tries = {client.max_tries!r} once bound, and {engine.workload.max_tries} before; set it in "
+                "its constructor, since each try has a row",
+            )
 
     # -- for the client (protocols.Sender) ---------------------------------------------------------------------------
 
@@ -110,12 +118,15 @@ class Tries:
 
     def send(self, request: Request) -> None:
         row = self.trace_row(request)
-        if request.row in self._sent:
-            raise self._engine.policy_error(
-                "client", f"sends the request in row {request.row} twice; each try is made anew, with its number"
-            )
-        self._sent.add(request.row)
+        self._check_new(request)
         if request.row != row:
+            if not self._due or row not in self._firsts:
+                raise self._engine.policy_error(
+                    "client",
+                    f"sends a further try of the request in row {row}, which it did not ask for or whose first try was "
+                    "never sent; ask for each by Sender.send_at, and send it in resend",
+                )
+            self._due -= 1
             self._engine.arrive(request, self._firsts[row])
             return
         if self._client.max_tries > 1:
@@ -123,11 +134,28 @@ class Tries:
         self._engine.arrive(request, None)
 
     def refuse(self, request: Request, reason: str) -> None:
+        self._check_new(request)
         self._engine.refuse(request, reason)
+
+    def _check_new(self, request: Request) -> None:
+        """Check that ``request`` was made now, and not sent or refused before."""
+        now_s = self._engine.clock._now
+        if request.arrival_s != now_s:
+            raise self._engine.policy_error(
+                "client",
+                f"sends the request in row {request.row} at {now_s} s, and it was made for {request.arrival_s} s; make "
+                "it when it is sent (Sender.make)",
+            )
+        if request.row in self._sent:
+            raise self._engine.policy_error(
+                "client", f"sends the request in row {request.row} twice; each try is made anew, with its number"
+            )
+        self._sent.add(request.row)
 
     def send_at(self, time_s: float, row: int) -> None:
         # From now on, so that the run does not end before it is sent.
         self._engine.rows += 1
+        self._due += 1
         self._engine.clock.at(time_s, ARRIVAL, self._client.resend, row)
 
     def trace_row(self, request: Request) -> int:
@@ -138,6 +166,10 @@ class Tries:
 
     def give_up(self, request: Request, reason: str) -> None:
         engine = self._engine
+        if not self._client.gives_up:
+            raise engine.policy_error(
+                "client", f"gives up the request in row {request.row}, and its gives_up is False; set it to True"
+            )
         # Before it ends: the run must not be over as long as the server is not done with it.
         self._given_up[request.row] = self._giving_up = request
         engine.end(request, FAILED, reason)

@@ -5,8 +5,28 @@ from typing import Any
 
 import numpy as np
 
+from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.slo import Limit, is_late
 from mezzotint.sim.metrics.spread import Reals, ratio, spread
+
+SEEN = "due_s", "sent_s", "answered_s", "tries", "hedges", "standalone_s"
+"""The columns of Client.seen."""
+
+
+def check_seen(seen: Mapping[str, Reals], who: str) -> None:
+    """Raise SimulationError, naming the client ``who``, if ``seen`` is not what Client.seen says."""
+    if not seen or "stalls" in seen:
+        return
+    expected = f"expected {', '.join(SEEN)} of each request that was due, or an empty mapping"
+    if seen.keys() != set(SEEN) or len({np.shape(column) for column in seen.values()}) > 1:
+        shapes = ", ".join(f"{name} of shape {np.shape(column)}" for name, column in seen.items())
+        raise SimulationError(f"{who} returned {shapes} from seen; {expected}")
+    due_s, sent_s, answered_s = (np.asarray(seen[name]) for name in SEEN[:3])
+    if not (due_s >= 0).all() or (sent_s < due_s).any() or (answered_s < sent_s).any():
+        raise SimulationError(
+            f"{who} returned from seen a request that was sent before it was due, or answered before it was sent; "
+            f"{expected}, in seconds of the run"
+        )
 
 
 def sessions(seen: Mapping[str, Reals], start_s: float) -> dict[str, Any]:
@@ -40,7 +60,7 @@ def requests(seen: Mapping[str, Reals], window_s: tuple[float, float], slo: Sequ
         window_s: begin and end of the measured window.
     """
     measured = seen["sent_s"] >= window_s[0]
-    due_s, sent_s, answered_s, tries, hedges, standalone_s = (column[measured] for column in seen.values())
+    due_s, sent_s, answered_s, tries, hedges, standalone_s = (seen[name][measured] for name in SEEN)
     answered = np.isfinite(answered_s)
     latency_s, span_s = answered_s - due_s, window_s[1] - float(due_s.min())
     limits = {}

@@ -49,7 +49,7 @@ class Client(Protocol):
     """The client: sends the requests of a trace (``client=``).
 
     Attributes:
-        max_tries: tries of a request at most; each has a row of its own.
+        max_tries: tries of a request at most; each has a row of its own. It is read before ``bind``.
         gives_up: True if it may give a try up.
         cancellation: what the server stops of a request that was given up. ``never``: nothing, it serves it in vain.
             ``queued``: a request that waits is dropped when its turn comes, one that runs is run to its end. ``step``:

@@ -25,7 +25,7 @@ from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.cluster.residency import ModelResidency
 from mezzotint.sim.core.culprit import class_name
-from mezzotint.sim.core.errors import ConfigError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
 from mezzotint.sim.core.run_folder import (
@@ -55,6 +55,7 @@ from mezzotint.sim.core.workload import (
 )
 from mezzotint.sim.engine import Engine, attribute_errors
 from mezzotint.sim.execution.stages.life import Stages
+from mezzotint.sim.metrics.clients import check_seen
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES
 from mezzotint.sim.metrics.run_files import read_summary
@@ -255,6 +256,8 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         record.request_columns.write("quality", judged.factor)
     if judged is not None:
         judged = replace(judged, factor=record.request_columns["quality"])
+    seen = {} if engine.client is None else engine.client.seen()
+    check_seen(seen, class_name(engine.client))
     users = sent.encoded(USER)
     sent.release()
     source_ages_s = source_age_trace_s(record.request_columns, sent)
@@ -275,7 +278,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         services=settings.system.services,
         alpha=alpha,
         judged=judged,
-        seen={} if engine.client is None else engine.client.seen(),
+        seen=seen,
     )
     ids = sent.cells("request_id")
 
@@ -314,7 +317,7 @@ def assemble(
     allocation: Allocation = parts.get("allocation", Allocation)
     controllers = [parts.get(group, Controller) for group in ("failures", "controller")]
     client: Client | None = parts.get("client", Client)
-    max_tries = 1 if client is None else client.max_tries
+    max_tries = 1 if client is None else _max_tries(client)
     server = settings.server.server()
     residency: ModelResidency | None = parts.get("residency", ModelResidency)
     check_together(controllers[0], controllers[1], frontend, scheduler, executor)
@@ -480,6 +483,15 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
             f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
             ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
         )
+
+
+def _max_tries(client: Client) -> int:
+    """Return the tries of a request at most. Raises SimulationError if ``client`` states no number of them."""
+    if not isinstance(client.max_tries, int | np.integer) or client.max_tries < 1:
+        raise SimulationError(
+            f"{class_name(client)} has max_tries = {client.max_tries!r}; expected a whole number from 1 on"
+        )
+    return int(client.max_tries)
 
 
 def _check_completed(engine: Engine, warmup: int) -> None:

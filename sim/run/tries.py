@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.engine import Engine
-from mezzotint.sim.metrics.request_columns import CHUNK, TRY
 from mezzotint.traces.table.trace import Trace
 
 
@@ -57,8 +56,7 @@ def keep_sent(engine: Engine, trace: Trace) -> Trace:
     if record.attempts is not None:
         record.attempts.renumber(row_of)
     taken = trace.take(np.where(rows < first, rows, first + (rows - first) % workload.rows))
-    sent_as = TRY if TRY in record.request_columns else CHUNK
-    number = [1] * first + record.request_columns[sent_as].tolist()
+    number = [1] * first + (1 + places // workload.rows).tolist()
     names = zip(taken.cells("request_id").to_pylist(), number, strict=True)
     ids = [name if count == 1 else f"{name}~{count}" for name, count in names]
     place = taken.known.column_names.index("request_id")
