@@ -14,6 +14,7 @@ The engine owns the clock; the parts make the decisions. Every part is bound to 
 
 import gc
 import math
+import random
 import struct
 import sys
 import time
@@ -32,7 +33,7 @@ from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, W
 from mezzotint.sim.answering import Answering, is_cascade
 from mezzotint.sim.client.tries import Tries
 from mezzotint.sim.cluster.cluster import Cluster
-from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock
+from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock, GuardedClock
 from mezzotint.sim.core.culprit import (
     attributed_error,
     caller,
@@ -41,13 +42,14 @@ from mezzotint.sim.core.culprit import (
     is_ours,
     is_raised_outside,
     part_name,
+    part_names,
     unnamed_refusal,
 )
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
-from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, Request, guarded_class
+from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, Request, guarded_class, hashed_by_row
 from mezzotint.sim.core.sampling import Sampling, sampled
 from mezzotint.sim.core.server import WARM_SERVER, Server
 from mezzotint.sim.core.streams import stream
@@ -71,6 +73,13 @@ BLOCK = 1 << 12
 
 MAX_CALLS_EACH = 100
 """Calls at one instant per request in the system and per GPU; more are an endless loop."""
+
+WHOLE_NUMBER, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
+PLAN_NUMBERS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("k", "of_steps", "lookup", "source"), WHOLE_NUMBER),
+    **dict.fromkeys(("skip_fraction", "search_s", "source_age_s", "similarity", "fetch_s"), NUMBER),
+}
+"""Field of a plan -> types of numbers that it may have."""
 
 
 class Engine:
@@ -193,9 +202,11 @@ class Engine:
         self._guarded = guarded_class(self._parts) if has_outsiders(self._parts) else None
         if self._guarded is not None:
             cluster.guard()
+            self.clock.__class__ = GuardedClock
             # First: what a controller does to the plan is refused, and what the front end did is checked before.
             self._arrived_callbacks.insert(0, self._guard)
             self.__class__ = GuardedRun
+            self._admit = self._admit_checked
         self._actors: dict[simpy.Process, str] = {}
         self._unsearched: Plan | None = None
         self._shared_plan: Plan | None = None
@@ -392,6 +403,12 @@ class Engine:
         scheduler.bind(self)
         if id(self.executor) != id(scheduler):  # one part may be both
             self.executor.bind(self)
+        if self.executor.max_batch != max_batch:
+            raise self.policy_error(
+                "executor",
+                f"has max_batch = {self.executor.max_batch!r} once bound, and {max_batch} before, which the workers "
+                "took; set it in its constructor",
+            )
         for controller in self.controllers:
             controller.bind(self)
         if self._tries is not None:
@@ -456,6 +473,16 @@ class Engine:
     def _admit_later(self, request: Request, now_s: float) -> float:
         return self.frontend.admit(request, now_s) + self.handling.before_s
 
+    def _admit_checked(self, request: Request, now_s: float) -> float:
+        took_s, search_s = self.frontend.admit(request, now_s), request.plan.search_s
+        if took_s < search_s:
+            raise self.policy_error(
+                "frontend",
+                f"planned the request in row {request.row} with search_s = {search_s} and returned {took_s} s from "
+                "admit; return all seconds of planning, those of the search among them",
+            )
+        return took_s + self.handling.before_s
+
     def _enter(self, request: Request) -> None:
         now_s = self.clock._now
         if self._tries is not None and self._tries.drops(request):
@@ -508,6 +535,7 @@ class Engine:
     def _guard(self, request: Request, now_s: float) -> None:
         """Check the plan of ``request``, and refuse changes of it from now on."""
         self._check_plan(request)
+        self._check_request(request, now_s)
         assert self._guarded is not None
         request.__class__ = self._guarded
 
@@ -530,6 +558,19 @@ class Engine:
         else:
             return
         raise self.policy_error("frontend", f"planned for row {request.row} {what}")
+
+    def _check_request(self, request: Request, now_s: float) -> None:
+        """Check that what the trace and the model say of ``request`` is unchanged, and that no worker has it."""
+        row, known = request.row, {"arrival_s": now_s, "worker": MISSING}
+        if request.model is not None:
+            own = self._width[row], self._height[row], self._steps[row], self.workload.frames[row]
+            known |= zip(("width", "height", "steps", "frames"), self._shapes.get(request.model, own), strict=True)
+        for name, value in known.items():
+            if getattr(request, name) != value:
+                raise SimulationError(
+                    f"{part_names(self._parts, 'frontend', 'client')} changed {name} of the request in row {row} from "
+                    f"{value!r} to {getattr(request, name)!r}; a front end plans a request by Run.assign alone"
+                )
 
     @property
     def may_give_up(self) -> bool:
@@ -727,10 +768,20 @@ class GuardedRun(Engine):
 
     __slots__ = ()
 
+    def run(self) -> tuple[float, float]:
+        with seeded(self.seed):
+            return Engine.run(self)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "progress" and not is_ours(sys._getframe(1).f_globals["__name__"]):
             raise SimulationError(f"{caller()} sets {name} of the run to {value!r}; a part reads the run")
         object.__setattr__(self, name, value)
+
+    def request(self, row: int, now_s: float) -> Request:
+        return hashed_by_row(Engine.request(self, row, now_s))
+
+    def _block(self, start: int) -> Iterator[Request]:
+        return map(hashed_by_row, super()._block(start))
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         kind = calling_kind(self._parts)
@@ -760,11 +811,23 @@ class GuardedRun(Engine):
             self._enders[request.row] = who
 
     def assign(self, request: Request, plan: Plan) -> None:
+        if not isinstance(request, Request) or not isinstance(plan, Plan):
+            raise SimulationError(
+                f"{caller()} called Run.assign with {request!r:.100} and {plan!r:.100}; expected a Request and a Plan"
+            )
         if request.worker != MISSING:
             raise SimulationError(
                 f"{caller()} planned the request in row {request.row} anew, which runs on worker {request.worker}; plan"
                 " those that wait"
             )
+        for name, kinds in PLAN_NUMBERS.items():
+            value = getattr(plan, name)
+            if not isinstance(value, kinds) or (name == "of_steps" and plan.of_steps < 1):
+                expected = "a whole number" if kinds is WHOLE_NUMBER else "a number"
+                raise SimulationError(
+                    f"{caller()} planned the request in row {request.row} with {name} = {value!r:.100}; expected "
+                    f"{expected}{' from 1 on' if name == 'of_steps' else ''}"
+                )
         if plan.source == MISSING and plan.k:
             raise SimulationError(
                 f"{caller()} planned that the request in row {request.row} skips steps, and no source of what they made"
@@ -795,6 +858,19 @@ def _values(column: NDArray[Any]) -> Iterable[Any]:
     """Return the numbers of ``column`` as Python's; one number again and again costs no memory."""
     first = column[0].item()
     return repeat(first) if (column == first).all() else column.tolist()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global random streams of Python and NumPy in the block, so that what draws from them repeats itself."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
 
 
 @contextmanager

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from math import inf
+from types import MappingProxyType
 from typing import Any, NoReturn
+
+import numpy as np
 
 from mezzotint.backends.base import Asset, Backend, Cost, size_text
 from mezzotint.sim.addons.assets import on_gpus
@@ -71,14 +74,14 @@ class Cluster:
         placed: Sequence[Sequence[str]] | None = None,
     ) -> None:
         self.kinds: Mapping[Gpu, Backend] = dict(kinds)
-        self.models = models
+        self.models: Mapping[str, Model] = models
         names = ["" if role == SERVER else in_role(models, role).name for role in roles]
         self._gpu_workers = [
             Worker(number, role, name, gpu=kind.gpu, backend=kind.backend)
             for number, (kind, role, name) in enumerate(zip(kinds, roles, names, strict=True))
         ]
         self._request_gpus = [worker for worker in self._gpu_workers if worker._role != SERVER]
-        self.servers = [worker for worker in self._gpu_workers if worker._role == SERVER]
+        self.servers = tuple(worker for worker in self._gpu_workers if worker._role == SERVER)
         self._residency, self._placed = residency, placed
         for worker, roles_there in zip(self._gpu_workers, placed or (), strict=False):
             worker.serves = frozenset(models[role].name for role in roles_there)
@@ -120,10 +123,12 @@ class Cluster:
         ``parts`` are named in errors; the callables are the engine's pull and the scheduler's hooks. ``compiles`` is
         True if the first request of a shape may be charged.
         """
-        if not isinstance(max_batch, int) or max_batch < 1:
+        if not isinstance(max_batch, int | np.integer) or max_batch < 1:
             raise SimulationError(
-                f"{part_name(parts, 'executor')} takes {max_batch!r} requests at once, expected 1 or more"
+                f"{part_name(parts, 'executor')} takes {max_batch!r} requests at once; expected a whole number from "
+                "1 on (max_batch)"
             )
+        max_batch = int(max_batch)  # not NumPy's, which is slower
         self._clock, self._record, self._parts = clock, record, parts
         self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
         self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
@@ -314,6 +319,7 @@ class Cluster:
     def guard(self) -> None:
         """Refuse changes of workers by others, where a class from outside the package sees them."""
         self._worker_class = GuardedWorker
+        self.kinds, self.models = MappingProxyType(self.kinds), MappingProxyType(self.models)
         self.__class__ = GuardedCluster
         for worker in self._gpu_workers:
             worker.__class__ = GuardedWorker

@@ -128,9 +128,13 @@ def attributed_error(error: BaseException, actors: Mapping[Any, str]) -> Simulat
     if found is None and (function := _called_function(error)) is not None:
         found = function
     if found is None:
+        if (call := _uncallable(error)) is not None:
+            return SimulationError(f"{call} cannot be called as the engine does: {error}; correct the class")
         who = next((actors[each] for each in resumed if each in actors), None)
-        what = f"{who}: {str(error).splitlines()[-1]}; a process yields events of the clock, such as clock.timeout(60)"
-        return None if who is None else SimulationError(what)
+        if who is None:
+            return None
+        what = next(reversed(str(error).splitlines()), type(error).__name__)
+        return SimulationError(f"{who}: {what}; a process yields events of the clock, such as clock.timeout(60)")
     part, frame, line = found
     code = frame.f_code
     where = f"in {code.co_name}, {Path(code.co_filename).name} line {line}"
@@ -154,6 +158,18 @@ def _called_function(error: BaseException) -> tuple[str, FrameType, int] | None:
             return f"{module}.{frame.f_code.co_qualname}", frame, line
         is_called = module.startswith(MACHINERY)
     return None
+
+
+def _uncallable(error: BaseException) -> str | None:
+    """Return the function from outside the package that the engine called with arguments that it does not take."""
+    frame = [*walk_tb(error.__traceback__)][-1][0]
+    call = frame.f_locals.get("call")
+    if not isinstance(error, TypeError) or call is None or not frame.f_globals["__name__"].startswith(MACHINERY):
+        return None
+    module = getattr(call, "__module__", None) or "mezzotint"
+    part = getattr(call, "__self__", None)
+    who = f"{module}.{call.__qualname__}" if part is None else f"{class_name(part)}.{call.__name__}"
+    return None if is_ours(module) else who
 
 
 def is_raised_outside(error: BaseException) -> bool:

@@ -228,6 +228,15 @@ class Progress:
         return f"the request in row {self.request.row} with {self.left} steps left of its {self.stage.component}"
 
 
+class HashedProgress(Progress):
+    """The progress of a HashedRequest, of which the same holds."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return self.submission_index
+
+
 write: Callable[[Progress, str, Any], None] = object.__setattr__
 """Set an attribute of a Progress, for the stage scheduler alone."""
 

@@ -151,6 +151,21 @@ class Request:
         return self.plan.source != MISSING
 
 
+class HashedRequest(Request):
+    """A request that classes from outside the package see: in a set of theirs its place is the same in each run."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return self.row
+
+
+def hashed_by_row(request: Request) -> Request:
+    """Return ``request``, which no set or dictionary has yet, with the hash of its row and not of its address."""
+    request.__class__ = HashedRequest
+    return request
+
+
 PLAN = (
     *("row", "arrival_s", "width", "height", "frames", "steps", "deadline_s", "sampling"),
     *("addons", "plan", "model", "skipped"),
@@ -159,7 +174,7 @@ PLAN = (
 
 EXECUTION = (
     *("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
-    *("remote_controlnets", "loras_pending", "swapped_bytes", "made"),
+    *("worker", "remote_controlnets", "loras_pending", "swapped_bytes", "made"),
 )
 """Attributes that only the executor may write."""
 
@@ -185,7 +200,7 @@ def guarded_class(parts: Mapping[str, object]) -> type[Request]:
         for name in PLAN
     }
     guards |= {name: _guard(name, may_execute, "only an executor writes it") for name in EXECUTION}
-    return type("GuardedRequest", (Request,), {"__slots__": (), **guards})
+    return type("GuardedRequest", (HashedRequest,), {"__slots__": (), **guards})
 
 
 def _guard(name: str, may_write: Callable[[], bool], law: str) -> property:

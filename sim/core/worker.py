@@ -133,9 +133,15 @@ class Worker:
 
 
 class GuardedWorker(Worker):
-    """A worker that refuses changes by a class from outside the package, but of ``due``, which an executor writes."""
+    """A worker that refuses changes by a class from outside the package, but of ``due``, which an executor writes.
+
+    In a set of theirs its place is the same in each run, by its number and not by its address.
+    """
 
     __slots__ = ()
+
+    def __hash__(self) -> int:
+        return self.id
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("due", "role") and not is_ours(sys._getframe(1).f_globals["__name__"]):

@@ -99,11 +99,24 @@ def standalone(
         if not cost.denoise_s > 0:
             found = f"{work.steps} steps of {work.model} at {size_text(work.width, work.height, work.frames)}"
             raise SimulationError(f"{class_name(backend)} runs {found} in {cost.denoise_s} s; a step takes time")
+        if not (is_ours(class_name(backend)) or backend.live):
+            _check_count(backend, work, cost.denoise_s)
     denoise_s = np.array([cost.denoise_s for cost in costs])[which]
     others_s = [sum(_stage_s(backend, stage, work) for stage in others) for work in works]
     total_s = np.array([cost.denoise_s + cost.other_s + more_s for cost, more_s in zip(costs, others_s, strict=True)])
     total_s = total_s[which]
     return StandaloneLatency(np.broadcast_to(denoise_s, rows), np.broadcast_to(total_s, rows))
+
+
+def _check_count(backend: Backend, work: Work, denoise_s: float) -> None:
+    """Raise SimulationError if ``backend`` charges all steps of ``work`` no more than the first."""
+    work = replace(work)
+    first_s, count = backend.steps((work,)).seconds, work.steps - work.skipped
+    if count > 1 and not first_s < denoise_s:
+        raise SimulationError(
+            f"{class_name(backend)} runs {count} steps of {work.model} in {denoise_s} s and one in {first_s} s; "
+            "steps(works, count) is the cost of all count steps"
+        )
 
 
 def _stage_s(backend: Backend, stage: Stage, work: Work) -> float:

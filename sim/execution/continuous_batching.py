@@ -24,7 +24,7 @@ from mezzotint.sim.core.workload import check_equal_steps
 from mezzotint.sim.execution.loading import ensure, seconds
 from mezzotint.sim.execution.same_size import SameSizeSteps
 from mezzotint.sim.execution.worker_batch import BatchTotals, ConstantStepCosts, Slot, WorkerBatch, WorkerBatches
-from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, REUSED_SHARE, STEP_SHARE
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
     Executor,
@@ -37,6 +37,7 @@ from mezzotint.sim.protocols import (
     StepsUntil,
     Worker,
 )
+from mezzotint.sim.protocols.execution import check_step_costs
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ class ContinuousBatching(Executor):
         if self.feature_cache is not None:
             if run.backend.live:
                 raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
-            self._reused = run.add_column("reused_share")
+            self._reused = run.add_column(REUSED_SHARE)
             self.feature_cache.bind(run)
 
     def accept(self, worker: Worker, request: Request) -> None:
@@ -390,6 +391,7 @@ class ContinuousBatching(Executor):
                 worker_batch.step_costs = self.feature_cache.step_costs(
                     active, count, lambda subset: self.batching.step(worker, subset, from_s)
                 )
+                check_step_costs(worker_batch.step_costs, count)
         except WorkFailed as failure:
             worker_batch.slots.clear()
             self._fail_requests(worker_batch, active, str(failure))
@@ -433,7 +435,13 @@ class ContinuousBatching(Executor):
         self._run.cluster.record_busy(worker_batch.worker, from_s, worker_batch.now_s(), "steps", joules, batch)
         for slot in worker_batch.slots:
             slot.request.steps_left -= count
-        for slot, reused in zip(worker_batch.slots, worker_batch.step_costs.reused(count), strict=False):
+        reused_steps = worker_batch.step_costs.reused(count)
+        if self.feature_cache is not None and len(reused_steps) != batch:
+            raise SimulationError(
+                f"{class_name(worker_batch.step_costs)} returned {len(reused_steps)} numbers from reused; expected one "
+                f"for each of the {batch} requests of the batch"
+            )
+        for slot, reused in zip(worker_batch.slots, reused_steps, strict=False):
             slot.reused_steps += reused
 
     def _finish(self, worker_batch: WorkerBatch, slot: Slot) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mezzotint.sim.core.culprit import error_of, part_name, part_names
+from mezzotint.sim.core.culprit import class_name, error_of, is_ours, part_name, part_names
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import DECLARED, DENOISER, MISSING, WHOLE
 from mezzotint.sim.core.request import COMPLETED
 from mezzotint.sim.core.workload import Workload
 from mezzotint.sim.metrics.attempts import AttemptLog
-from mezzotint.sim.metrics.recorder import BATCH_MEAN, HANDLING, STEP_SHARE, RunRecord
+from mezzotint.sim.metrics.recorder import BATCH_MEAN, HANDLING, REUSED_SHARE, STEP_SHARE, RunRecord
 from mezzotint.sim.metrics.request_columns import RequestColumns
 from mezzotint.sim.protocols import Cluster
 
@@ -59,7 +59,9 @@ class FinishedRun:
     holds_gpus: bool = False
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
-        """Return an error that names the part of ``kind``."""
+        """Return an error that names the part of ``kind``, and beside an executor a backend of others."""
+        if kind == "executor" and not is_ours(class_name(self.parts["backend"])):
+            return SimulationError(f"{part_names(self.parts, kind, 'backend')} {what}")
         return SimulationError(f"{part_name(self.parts, kind)} {what}")
 
     def plan_error(self, name: str, row: int, planned: Any, found: Any) -> SimulationError:
@@ -188,8 +190,9 @@ def _check_gauges(run: FinishedRun) -> None:
     """Every sample of a gauge is a number."""
     for name, gauge in run.record.gauges.items():
         if gauge.values and np.asarray(gauge.values).dtype.kind not in "biuf":
-            wrong = next(value for value in gauge.values if not isinstance(value, float | int | np.number))
-            raise SimulationError(f"{gauge.part} reads {wrong!r} for its gauge {name!r}; expected a number")
+            texts = [value for value in gauge.values if not isinstance(value, float | int | np.number)]
+            wrong = texts[0] if texts else max(gauge.values, key=abs)  # one of more than 64 bits
+            raise SimulationError(f"{gauge.part} reads {wrong!r:.100} for its gauge {name!r}; expected a number")
 
 
 def _check_sources(run: FinishedRun, columns: RequestColumns, served: Flags) -> None:
@@ -249,6 +252,12 @@ def _check_values(run: FinishedRun, columns: RequestColumns, served: Flags, on_g
             if bad is not None:
                 found = f"wrote {name} = {values[bad]} of the request in row {columns.first + bad}"
                 raise run.policy_error(kind, f"{found}; expected {minimum:g} or more, and finite")
+    if REUSED_SHARE in columns:
+        share = columns[REUSED_SHARE]
+        bad = _first(on_gpu & ~((share >= -SHARE) & (share <= 1 + SHARE)))
+        if bad is not None:
+            found = f"reused {share[bad]} of the features of the request in row {columns.first + bad}"
+            raise run.policy_error("executor", f"{found}; expected 0 to 1 of all its steps (StepCosts.reused)")
 
 
 def _check_times(run: FinishedRun, columns: RequestColumns, served: Flags, on_gpu: Flags) -> None:
@@ -320,12 +329,36 @@ def _check_usage(run: FinishedRun, last_s: float) -> None:
         number, finish_s, energy_j = worker[rows[latest]], finish_s[latest], energy_j[latest]
         later = finish_s > ended_s[number]
         ended_s[number[later]], last_j[number[later]] = finish_s[later], energy_j[later]
+    if not is_ours(class_name(run.parts["executor"])):
+        _check_overlap(run, every, slack_s)
     # Work after a worker's last image may outlast the run, so its energy is not in the usage log yet.
     shares_j -= last_j
     bad = _first(shares_j > drawn_j * (1 + SHARE) + SHARE)
     if bad is not None:
         energy = f"energy_j of {shares_j[bad]} J in the requests of worker {bad}, and its GPUs drew {drawn_j[bad]} J"
         raise run.policy_error("executor", f"wrote {energy}")
+
+
+def _check_overlap(run: FinishedRun, columns: RequestColumns, slack_s: float) -> None:
+    """No more requests than an executor of others takes at once are between their start and their end on a worker."""
+    executor: Any = run.parts["executor"]
+    if hasattr(executor, "preempt"):  # a preempted request is on no worker
+        return
+    _, on_gpu = _served(columns)
+    worker, start_s, finish_s = (columns[name][on_gpu] for name in ("worker", "start_s", "finish_s"))
+    if HANDLING in columns:
+        finish_s = finish_s - columns[HANDLING][on_gpu]
+    for number in np.unique(worker):
+        starts_s, ends_s = np.sort(start_s[worker == number]), np.sort(finish_s[worker == number])
+        at_once = executor.max_batch
+        # When the request after ``at_once`` others starts, one more than none of them has ended.
+        bad = _first(starts_s[at_once:] < ends_s[: max(len(ends_s) - at_once, 0)] - slack_s)
+        if bad is not None:
+            raise run.policy_error(
+                "executor",
+                f"recorded that {at_once + 1} requests were between start_s and their end on worker {number} at "
+                f"{starts_s[at_once + bad]} s, and takes {at_once} at once; a request starts when its work does",
+            )
 
 
 def _check_spans(run: FinishedRun, slack_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:

@@ -20,6 +20,9 @@ BATCH_MEAN, STEP_SHARE = "batch_mean", "step_share_s"
 """Columns of executors that batch: the mean batch size of a request's steps, and its share of their GPU seconds. If
 none is declared, every request ran its steps alone."""
 
+REUSED_SHARE = "reused_share"
+"""Column of executors with a feature cache: the share of a request's features that were taken from it."""
+
 WASTED = "wasted"
 """Log of the GPU-seconds that requests took which their clients had given up, at the end of that work."""
 
@@ -124,4 +127,5 @@ class RunRecord:
         """Read every gauge."""
         self.sampled_s.append(now_s)
         for gauge in self.gauges.values():
-            gauge.values.append(gauge.read(now_s))
+            call = gauge.read  # as the clock names what it calls, for errors (mezzotint.sim.core.culprit)
+            gauge.values.append(call(now_s))

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.metrics.request_columns import IMAGE, RequestColumns
 from mezzotint.sim.protocols import Controller
@@ -39,8 +42,15 @@ class Warmup:
 
 def periods(controllers: Iterable[Controller]) -> dict[str, float]:
     """Return the seconds between the decisions of each controller that states them as ``period_s``, by its class."""
-    stated = {type(controller).__name__: getattr(controller, "period_s", None) for controller in controllers}
-    return {name: float(period_s) for name, period_s in stated.items() if isinstance(period_s, int | float)}
+    stated = {}
+    for controller in controllers:
+        period_s = getattr(controller, "period_s", None)
+        if period_s is None:
+            continue
+        if not isinstance(period_s, int | float | np.number) or not 0 < period_s < inf:
+            raise SimulationError(f"{class_name(controller)} has period_s = {period_s!r}; expected seconds over 0")
+        stated[type(controller).__name__] = float(period_s)
+    return stated
 
 
 def first_requests(rows: int) -> Warmup:

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from mezzotint.backends.base import FREE, Cost, Work
 from mezzotint.settings.ranges import Count, Joules, Seconds
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.worker import Worker
@@ -16,7 +16,9 @@ from mezzotint.sim.protocols.run import Run
 
 @runtime_checkable
 class Executor(Protocol):
-    """The executor: runs accepted requests on a worker. ``max_batch`` bounds the requests that run on one worker.
+    """The executor: runs accepted requests on a worker.
+
+    ``max_batch`` bounds the requests that run on one worker. It is read before ``bind``.
 
     For every request that it accepts, an executor
 
@@ -153,6 +155,26 @@ class StepCosts(Protocol):
 
     def reused(self, count: int) -> Sequence[float]:
         """Return, for each request of the batch, the steps' worth of features taken from the cache."""
+
+
+def check_step_costs(costs: StepCosts, count: int) -> None:
+    """Check that ``costs`` of ``count`` steps are cumulative, where a class from outside the package has them.
+
+    Raises SimulationError, naming the class.
+    """
+    if is_ours(class_name(costs)):
+        return
+    first_s, total_s, longest_s = costs.seconds(1), costs.seconds(count), costs.longest_s
+    if (count > 1 and not first_s < total_s) or total_s > longest_s * count * (1 + TOLERANCE):
+        raise SimulationError(
+            f"{class_name(costs)} has {first_s} s for the first step and {total_s} s for {count} steps, the longest of "
+            f"{longest_s} s; StepCosts.seconds(count) is the sum of the first count steps, each of longest_s at most"
+        )
+    if costs.steps_by(total_s) != count:
+        raise SimulationError(
+            f"{class_name(costs)} has {costs.steps_by(total_s)} steps by the end of {count} steps; expected {count} "
+            "from steps_by"
+        )
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.patched import PatchedSteps
 from mezzotint.sim.execution.stages.addons import StageAddons
 from mezzotint.sim.protocols import FeatureCache, Run, StageCost, StepCosts
+from mezzotint.sim.protocols.execution import check_step_costs
 
 BYTES_PER_LATENT_PIXEL = 2 * 16 / 64
 """Bytes of a latent per pixel of the image: 16 channels of 2 bytes at an eighth of the side (FLUX, SD3)."""
@@ -188,6 +189,7 @@ class StageCosts:
         # From its first step on, wherever it is: asynchronous LoRAs count its steps down (test_matrix.py).
         left, request.steps_left = request.steps_left, request.steps - request.skipped
         costs = self.feature_cache.step_costs([request], request.steps_left, lambda _: step)
+        check_step_costs(costs, request.steps - request.skipped)
         request.steps_left = left
         return costs
 

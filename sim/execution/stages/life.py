@@ -56,13 +56,13 @@ from mezzotint.sim.addons.kernels import Kernels
 from mezzotint.sim.addons.service_gpus import ServiceGpus
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, INSERTION, Clock, Entry
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.gpu import Gpu, check_one_kind
 from mezzotint.sim.core.model import in_role
 from mezzotint.sim.core.plan import COMPONENTS, Stage
-from mezzotint.sim.core.progress import Attempt, Progress, advance, requests_of, restart, write
-from mezzotint.sim.core.request import DISCARDED, FAILED, GIVEN_UP, Request
+from mezzotint.sim.core.progress import Attempt, HashedProgress, Progress, advance, requests_of, restart, write
+from mezzotint.sim.core.request import DISCARDED, FAILED, GIVEN_UP, HashedRequest, Request
 from mezzotint.sim.core.worker import DOWN, Worker
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
@@ -77,6 +77,7 @@ from mezzotint.sim.execution.stages.pulled import Pulled
 from mezzotint.sim.execution.stages.restorations import Restorations
 from mezzotint.sim.execution.stages.settings import bind_patches, check_batches, check_feature_cache, refuse_unused
 from mezzotint.sim.execution.stages.view import Claims, StageEstimates, View
+from mezzotint.sim.metrics.recorder import REUSED_SHARE
 from mezzotint.sim.protocols import (
     ControlNetPlacement,
     Estimates,
@@ -154,6 +155,8 @@ class Stages(Executor, Scheduler):
     """True if the old and the new GPUs are busy with a move."""
     _addons: StageAddons | None = field(init=False, default=None, repr=False)
     _placed: dict[int, Sequence[str]] = field(init=False, default_factory=dict, repr=False)
+    _is_outside: bool = field(init=False, repr=False)
+    """True if the policy is a class from outside the package."""
     _preparation: Preparation = field(init=False, repr=False)
     _delays: Delays = field(init=False, repr=False)
     _restorations: Restorations = field(init=False, repr=False)
@@ -264,10 +267,11 @@ class Stages(Executor, Scheduler):
         self._lookahead = Lookahead(
             run.clock, self._policy, self._gpus.claimed, self._end_at, self._end_next, self._turns.standing
         )
+        self._is_outside = not is_ours(class_name(self._policy))
         self._policy.bind(run, self._view(next(iter(cluster.kinds))))
         self._account = Account(run)
         if self.feature_cache is not None:
-            self._reused = run.add_column("reused_share")
+            self._reused = run.add_column(REUSED_SHARE)
         refuse_two_residencies(run)
         self._preparation = Preparation(
             run, self._account, self.forming_s, self._placed, self._addons, self._close_before
@@ -377,6 +381,8 @@ class Stages(Executor, Scheduler):
 
     def place(self, gpus: Sequence[int], components: Sequence[str]) -> None:
         for gpu in gpus:
+            if not 0 <= gpu < len(self._gpus.claimed):
+                raise self._error(f"places components on GPU {gpu}; expected 0 to {len(self._gpus.claimed) - 1}")
             self._placed[gpu] = components
 
     def decide_at(self, time_s: float) -> None:
@@ -402,7 +408,8 @@ class Stages(Executor, Scheduler):
             if worker is not None:
                 self._run.cluster.release(worker)
             return
-        progress = Progress(request, self._submitted, self._stages_of(request), now_s, self.batching is not None)
+        made = HashedProgress if isinstance(request, HashedRequest) else Progress
+        progress = made(request, self._submitted, self._stages_of(request), now_s, self.batching is not None)
         self._submitted += 1
         self._attempts[progress] = None
         self._enter_stage(progress)
@@ -449,6 +456,8 @@ class Stages(Executor, Scheduler):
             ) from None
         mask = self._gpus.known_mask(gpus) if isinstance(gpus, tuple) else 0
         mask = mask or self._mask(gpus, progress)
+        if self._is_outside:
+            self._check_degree(progress, gpus)
         if type(steps) is not int or not 1 <= steps <= progress.left:
             raise self._error(f"launches {steps!r} steps of {progress!r}; expected 1 to {progress.left}")
         self._gpus.claimed.add(gpus, 1)
@@ -469,6 +478,14 @@ class Stages(Executor, Scheduler):
         if self.launch_s and not ahead:
             launch.earliest_s = self._clock._now + self.launch_s
         self._enqueue(launch)
+
+    def _check_degree(self, progress: Progress, gpus: tuple[int, ...]) -> None:
+        degrees = self._known[self._run.cluster.group(gpus).gpu.name].degrees(progress)
+        if len(gpus) not in degrees:
+            raise self._error(
+                f"launches {progress!r} on {len(gpus)} GPUs; expected {', '.join(map(str, degrees))} of them "
+                "(StageView.degrees)"
+            )
 
     def _claim_service(self, progress: Progress, gpus: tuple[int, ...], service: tuple[int, ...]) -> int:
         """Claim the GPUs ``service`` of ControlNets; return their bits. Raises SimulationError if they are wrong."""

@@ -67,6 +67,11 @@ class PerWorkerQueues(Scheduler):
             if former in gone:
                 del self._seen[former]
             for request in self.discipline.leave(former):
+                if self._worker_of.get(request) is not former or request.worker != MISSING:
+                    raise SimulationError(
+                        f"{class_name(self.discipline)} returned the request in row {request.row} from leave, which "
+                        f"does not wait at {former}; forget requests that next returned"
+                    )
                 # The router forgets it at the old worker before it counts it at the new one.
                 self.router.left(self._worker_of.pop(request), request, now_s)
                 self._enqueue(request, now_s)

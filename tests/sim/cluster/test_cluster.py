@@ -391,7 +391,7 @@ def test_executor_without_capacity_is_refused() -> None:
     class Closed(Sequential):
         max_batch = 0
 
-    with pytest.raises(SimulationError, match=r"Closed\) takes 0 requests at once, expected 1 or more"):
+    with pytest.raises(SimulationError, match=r"Closed\) takes 0 requests at once; expected a whole number from 1 on"):
         engine([0.0], [1.0], executor=Closed()).run()
 
 

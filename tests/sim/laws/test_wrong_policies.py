@@ -1,5 +1,6 @@
 """A part that does or returns what cannot be true, or changes what it may only read, ends its run and is named."""
 
+import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -20,6 +21,7 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
 from mezzotint.sim.core.request import DISCARDED
 from mezzotint.sim.frontend.cascade import Cascade
+from mezzotint.sim.metrics.clients import SEEN
 from mezzotint.sim.metrics.quality import Published
 from mezzotint.sim.protocols import Launch
 from mezzotint.sim.run.config.choices import gpus
@@ -33,6 +35,7 @@ from tests.sim.outsider import their_parts as their
 VANILLA = ("system=vanilla", "cluster.count=4", "trace.requests=200")
 BUSY = (*VANILLA, "arrivals.rate_rpm=500")
 RENTED = (*VANILLA, "controller=autoscale-utilisation")
+FAILING = ("failures=random", "failures.mean_up_s=300", "failures.mean_down_s=60")
 BATCHES = ("system=vanilla", "cluster=h100", "executor=continuous-batching", "trace.requests=100")
 ADDONS = ("system=diffusers", "cluster=h800", "trace=add-ons", "trace.requests=20")
 LORA = Asset("lora", "a", "sdxl")
@@ -44,6 +47,7 @@ FLUX = ("models=flux-dev-elastic", "cluster=h100", "cluster.count=8", "trace=tet
 LOAD = ("shapes=trace", "slo=[5]", "arrivals=poisson", "arrivals.rate_rpm=40")
 STAGES = ("system=rssp", *FLUX, *LOAD)
 TETRISERVE = ("system=tetriserve", *FLUX, *LOAD)
+LIMITED = ("client=limited", *VANILLA)
 PATCHES = ("system=patchedserve", "cluster=h100", "cluster.count=2", "trace=hybrid", "trace.requests=60", *LOAD)
 
 
@@ -148,6 +152,20 @@ def spins(self):
         yield self.clock.timeout(0)
 
 
+def calls_nothing(self, worker, request):
+    self.run.clock.at(self.run.clock.now + self.took_s, COMPLETION, self.done((worker, request)))
+
+
+def starts_on_arrival(self, worker, request):
+    their.Executor.accept(self, worker, request)
+    request.start_s = request.arrival_s
+
+
+def keeps_stale_max(self, run):
+    their.Executor.bind(self, run)
+    self.max_batch = 4
+
+
 def spins_later(self):
     yield self.clock.timeout(600)
     self.again(None)
@@ -168,6 +186,31 @@ def skips_less_than_nothing(self, request, now_s):
     self._run.assign(request, self._plan)
     request.skipped = -3
     return 0.0
+
+
+class OneStep(their.StepCosts):
+    def seconds(self, count):
+        return self.longest_s
+
+
+class ReusesTwice(their.StepCosts):
+    def reused(self, count):
+        return [2.0 * count] * self.requests
+
+
+def moved(request):
+    request.arrival_s -= 100.0
+    return request
+
+
+def refuse_and_send(sender, request):
+    sender.refuse(request, "no")
+    sender.send(request)
+
+
+def send_and_give_up(sender, request):
+    sender.send(request)
+    sender.give_up(request, "slow")
 
 
 def launches(**how: Any) -> dict[str, Any]:
@@ -216,12 +259,24 @@ EXECUTORS = [
         ("InThePast", {"accept": lambda self, *what: self.run.clock.at(-5.0, COMPLETION, self.done, what)},
          "asked for a call at -5"),
         ("NoLimit", {"max_batch": "many"}, "takes 'many' requests at once"),
+        ("SizesWhenBound", {"bind": keeps_stale_max}, r"{part}\) has max_batch = 4 once bound, and 1 before"),
+        ("HalfLimit", {"max_batch": 1.0}, "takes 1.0 requests at once; expected a whole number"),
+        ("CallsNothing", {"accept": calls_nothing, "done": returns(None)}, "{part} schedules the call None at"),
+        ("CallsInNoOrder", {"accept": lambda self, *what: self.run.clock.at(10.0, self.done, what)},
+         "{part} schedules the call .* in the order <bound method"),
+        ("TakesNothing", {"done": lambda self: None},
+         "{part}.<lambda> cannot be called as the engine does: .* takes 1 positional argument"),
         ("Forgets", {"done": forgets_its_work}, r"sets busy_until_s of worker \d+ .* to 0.0"),
     ),
     *of("executor", their.Executor, (*VANILLA, "allocation=fixed-split"),
         ("OneModel", {}, "planned for sd3.5-large, on worker ., which held sdxl"),
     ),
     *of("executor", their.Executor, BUSY,
+        ("StartsOnArrival", {"accept": starts_on_arrival,
+                             "record": lambda self, worker, _, until_s: self.cluster.record_busy(
+                                 worker, max(worker.busy_until_s, until_s - 10), until_s, "serve"),
+                             "end": sets(their.Executor.end, denoise_s=10.0)},
+         r"{part}\) recorded that 2 requests were between start_s and their end on worker \d"),
         ("TwoAtOnce", {"max_batch": 2}, "records worker . .* as busy twice"),
         ("Overfull", {"max_batch": 4, "taken": 0, "accept": releases_but_runs,
                       "done": lambda self, _: self.cluster.record_busy(self.cluster.workers[0], 0, 1, "x", batch=90)},
@@ -298,6 +353,11 @@ SCHEDULERS = [
     *of("router", their.Router, (*VANILLA, "scheduler=per-worker"),
         ("AnyWorker", {"choose": returns(object())}, "returned <object .* from choose for the request in row 0"),
     ),
+    *of("discipline", their.Discipline, (*BUSY, "scheduler=per-worker", "router=least-requests", *FAILING),
+        ("KeepsWhatLeft", {"add": lambda self, *what: (their.Discipline.add(self, *what), self.came.append(what)),
+                           "leave": lambda self, worker: [what[1] for what in self.came if what[0] is worker]},
+         r"{part} returned the request in row \d+ from leave, which does not wait at worker \d"),
+    ),
     *of("allocation", their.Allocation, VANILLA,
         ("ManyRoles", {"roles": returns(["large"] * 8)}, "gave the roles .* to 4 GPUs"),
         ("ChangesModels", {"roles": lambda self, gpus, models, backend: models.popitem()},
@@ -350,6 +410,14 @@ CONTROLLERS = [
         ("GaugeRaises", {"bind": lambda self, run: run.gauge("mood", lambda _: raises(self))},
          "{part} raised KeyError: 'boom'"),
         ("PeriodRaises", {"period_s": property(raises)}, "{part} raised KeyError: 'boom'"),
+        *((f"Clears {name}", {"arrived": lambda self, request, now_s, name=name: getattr(self.cluster, name).clear()},
+           f"{{part}} raised AttributeError: .*{kind}")
+          for name, kind in (("kinds", "mappingproxy"), ("models", "mappingproxy"), ("servers", "tuple"))),
+        ("GaugeTakesNothing", {"bind": lambda self, run: run.gauge("mood", self.act), "act": lambda self: 1.0},
+         "{part}.<lambda> cannot be called as the engine does"),
+        ("GaugeGreat", {"bind": lambda self, run: run.gauge("mood", returns(10**30))},
+         "reads 10+ for its gauge 'mood'"),
+        ("NegativePeriod", {"period_s": -5.0}, "has period_s = -5.0; expected seconds over 0"),
         ("SetsModels", {"arrived": lambda self, request, now_s: self.run.models.update(large=None)},
          "raised AttributeError: .*mappingproxy"),
         ("Completes", {"arrived": lambda self, request, now_s: self.run.end(request)},
@@ -397,12 +465,22 @@ STEPS = [
     ),
     *of("feature_cache", their.FeatureCache, PATCHES,
         ("QuickSteps", {"step_s": 1e-9}, r"with .*{part}.*\) ran 50 steps of the request in row \d+ in"),
-        ("NanFeatureSteps", {"step_s": nan}, "their_parts.StepCosts returned nan from seconds"),
+        ("OneStepForAll", {"step_costs": lambda self, active, count, step: OneStep(count, 0.1, len(active))},
+         "OneStep has 0.1 s for the first step and 0.1 s for 50 steps, .* StepCosts"),
+        ("FewerSteps", {"step_costs": lambda self, active, count, step: their.StepCosts(1, 0.1, len(active))},
+         r"StepCosts has 1 steps by the end of \d+ steps"),
+        ("ReusesForOne", {"step_costs": lambda self, active, count, step: their.StepCosts(count, 0.1, 1)},
+         "StepCosts returned 1 numbers from reused; expected one for each of the 2 requests"),
+        ("ReusesAll", {"step_costs": lambda self, active, count, step: ReusesTwice(count, 0.1, len(active))},
+         r"with .*{part}.*\) reused 2.0 of the features of the request in row \d+"),
+        ("NanFeatureSteps", {"step_s": nan}, "their_parts.StepCosts has longest_s = nan"),
     ),
     *of("backend", Profiled, VANILLA,
         ("NoneCost", {"steps": returns(None)}, "returned None from steps; expected a Cost"),
         ("ZeroCost", {"steps": lambda self, works, count=1: (Profiled.steps(self, works, count), Cost(0.0, 0.0))[1]},
          "{part}"),
+        ("OneStepOfMany", {"steps": lambda self, works, count=1: Profiled.steps(self, works, count).over(count)},
+         "{part} runs 50 steps of sd3.5-large in .* and one in"),
         ("NegativeBegin", {"begin": returns(Cost(-0.5))}, r"returned Cost\(seconds=-0.5, .*\) from begin"),
         ("HalfBytes", {"bytes": returns(0.5)}, "returned 0.5 from bytes"),
     ),
@@ -437,6 +515,9 @@ POLICIES = [
         ("AbsentGpu", launches(gpus=(77,)), r"launches .* on the GPUs \(77,\)"),
         ("ListOfGpus", launches(gpus=[0]), "returned .* from decide; expected a tuple as its gpus"),
         ("GpuTwice", launches(gpus=(0, 0)), r"launches .* on the GPUs \(0, 0\)"),
+        ("ThreeGpus", launches(gpus=(0, 1, 2)), r"launches .* on 3 GPUs; expected 1, 2, 4, 8 of them"),
+        ("PlacesBeyond", {"bind": lambda self, run, view: view.place([99], ["denoiser"])},
+         "places components on GPU 99; expected 0 to 7"),
         ("BatchOfNone", launches(batch=(None,)), "returned .* from decide; expected a Progress as its batch"),
         ("LaunchesNumber", {"launch": returns(5)}, "returned 5 from decide; expected a Launch"),
         ("DecidesNone", {"decide": returns(None)}, "returned None from decide; expected an iterable"),
@@ -487,6 +568,18 @@ FRONT_ENDS = [
          "wrote similarity = 7.0 of the request in row 20"),
         ("AgeNegative", {"plan": lambda self, request: self.hit(0, age_s=-100.0)},
          "wrote source_age_s = -100.0 of the request in row 20"),
+        *((f"Plans {name}", {"plan": lambda self, _, name=name, value=value: self._plan._replace(**{name: value})},
+           f"{{part}} planned the request in row 20 with {name} = {value!r}; expected a .*number")
+          for name, value in (("k", 5.0), ("of_steps", 0), ("source", 0.0), ("similarity", None), ("lookup", "hit"),
+                              ("search_s", "1"))),
+        ("PlansNone", {"plan": returns(None)},
+         "{part} called Run.assign with .* and None; expected a Request and a Plan"),
+        ("SearchesForNothing", {"plan": lambda self, request: self._plan._replace(search_s=5.0)},
+         r"{part}\) planned the request in row 20 with search_s = 5.0 and returned 0.0 s from admit"),
+        *((f"Changes {name}", {"admit": lambda self, request, now_s, name=name, value=value: (
+            their.FrontEnd.admit(self, request, now_s), setattr(request, name, value))[0]},
+           rf"{{part}}\) changed {name} of the request in row 0 from .* to {value}; a front end plans")
+          for name, value in (("arrival_s", 90.0), ("worker", 0))),
         *((f"Admits {took_s!r}", {"took_s": took_s},
            f"returned {took_s!r} from admit for the request in row")
           for took_s in (None, nan, inf, "soon", -1.0)),
@@ -525,10 +618,35 @@ FRONT_ENDS = [
     *of("selector", their.Selector, NIRVANA,
         ("SkipsAll", {"skip": returns(70)}, "skips 70 steps"),
         ("SkipsHalf", {"skip": returns(2.5)}, "returned 2.5 from skip"),
+        ("NanFloor", {"floor": nan}, "{part} has the floor nan"),
+        ("TextFloor", {"floor": "low"}, "{part} has floor = 'low'; expected a number"),
         ("SkipsNoSteps", {"of_steps": "all"}, "has of_steps = 'all'"),
     ),
     *of("match_predictor", their.MatchPredictor, PREDICTED,
         ("ExpectsSome", {"expects": returns(0.4)}, "returned 0.4 from expects; expected True or False"),
+    ),
+]  # fmt: skip
+
+CLIENTS = [
+    *of("client", their.Client, LIMITED,
+        ("SendsLate", {"due": lambda self, row, now_s: self.run.clock.at(now_s + 10, COMPLETION, self.sender.send,
+                                                                         self.sender.make(row))},
+         r"{part}\) sends the request in row 0 at .* s, and it was made for .* s; make it when it is sent"),
+        ("EditsArrival", {"due": lambda self, row, now_s: self.sender.send(moved(self.sender.make(row)))},
+         r"{part}\) sends the request in row 0 at .* s, and it was made for"),
+        ("RefusesAndSends", {"due": lambda self, row, now_s: refuse_and_send(self.sender, self.sender.make(row))},
+         r"{part}\) sends the request in row 0 twice"),
+        ("GivesUpAnyway", {"due": lambda self, row, now_s: send_and_give_up(self.sender, self.sender.make(row))},
+         r"{part}\) gives up the request in row 0, and its gives_up is False"),
+        ("SendsMore", {"max_tries": 2, "due": lambda self, row, now_s: [
+            self.sender.send(self.sender.make(row, number)) for number in (1, 2)]},
+         r"{part}\) sends a further try of the request in row 0, which it did not ask for"),
+        ("NoTries", {"max_tries": 0}, "{part} has max_tries = 0; expected a whole number from 1 on"),
+        ("TriesWhenBound", {"bind": lambda self, run, sender: setattr(self, "max_tries", 3)},
+         r"{part}\) has max_tries = 3 once bound, and 1 before"),
+        ("SeesLittle", {"seen": returns({"due_s": np.zeros(20)})}, "{part} returned due_s of shape .* from seen"),
+        ("SeesTheFuture", {"seen": returns({name: np.arange(20.0)[::-1 if name == "sent_s" else 1] for name in SEEN})},
+         "{part} returned from seen a request that was sent before it was due"),
     ),
 ]  # fmt: skip
 
@@ -553,7 +671,7 @@ BEFORE_THE_CLOCK = [
     ),
 ]  # fmt: skip
 
-ALL = EXECUTORS + SCHEDULERS + CONTROLLERS + STEPS + POLICIES + FRONT_ENDS + BEFORE_THE_CLOCK
+ALL = EXECUTORS + SCHEDULERS + CONTROLLERS + STEPS + POLICIES + FRONT_ENDS + CLIENTS + BEFORE_THE_CLOCK
 
 composed = cache(lambda common: configured(*common))
 
@@ -607,6 +725,95 @@ def test_part_that_raises_after_the_last_request_is_named(monkeypatch: pytest.Mo
         part = type("RaisesLate", (base,), {"__module__": their.__name__, method: raises})
         with pytest.raises(SimulationError, match=r"their_parts.RaisesLate raised KeyError: 'boom' \(in raises"):
             simulated_with(monkeypatch, key, common, part)
+
+
+def requests_with(monkeypatch: pytest.MonkeyPatch, key: str, base: type, common: Sequence[str], **changes: Any) -> Any:
+    part = type("Part", (base,), {"__module__": their.__name__, **changes})
+    return simulated_with(monkeypatch, key, common, part).requests
+
+
+@pytest.mark.invariant(12)
+@pytest.mark.parametrize(
+    ("key", "base", "common", "changes"),
+    [
+        ("scheduler", their.Scheduler, BUSY, {"next": lambda self, *_: drawn(self, random.choice)}),
+        ("scheduler", their.Scheduler, BUSY, {"next": lambda self, *_: drawn(self, np.random.choice)}),
+        ("scheduler", their.Scheduler, BUSY, {"next": lambda self, *_: drawn(self, first_of_set)}),
+        ("group_policy", their.GroupPolicy, STAGES,
+         {"decide": lambda self, _: [*map(self.launch, set(self.view.waiting), self.view.idle())]}),
+        ("router", their.Router, (*BUSY, "scheduler=per-worker"),
+         {"choose": lambda self, request, workers, now_s: first_of_set(workers)}),
+    ],
+)  # fmt: skip
+def test_global_random_numbers_and_sets_repeat_themselves(
+    key: str, base: type, common: Sequence[str], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = random.getstate()
+    first, second = (requests_with(monkeypatch, key, base, common, **changes) for _ in range(2))
+    assert first.equals(second)
+    assert random.getstate() == before
+
+
+def first_of_set(all_):
+    return next(iter(set(all_)))
+
+
+def drawn(part, choose):
+    if not part.waiting:
+        return None
+    request = choose(list(part.waiting))
+    part.waiting.remove(request)
+    return request
+
+
+@pytest.mark.invariant(12)
+def test_costs_may_be_one_object_and_numbers_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a part returns is copied with plain numbers, so float32 goes no further and no later call changes it."""
+    cost = Cost(0.0, 1.0)
+
+    def again(seconds: float) -> Cost:
+        cost.seconds = np.float32(seconds)
+        return cost
+
+    def of(make: Callable[[float], Cost]) -> dict[str, Any]:
+        return {
+            "begin": lambda self, works: make(0.5),
+            "steps": lambda self, works, count=1: (Profiled.steps(self, works, count), make(0.25 * count))[1],
+            "end": lambda self, works: make(2.0),
+        }
+
+    one, new = (requests_with(monkeypatch, "backend", Profiled, BATCHES, **of(make)) for make in (again, Cost))
+    assert one["finish_s"].equals(new["finish_s"])
+
+
+@pytest.mark.parametrize(
+    ("key", "base", "common", "changes"),
+    [
+        ("executor", their.Executor, BUSY, {"max_batch": np.int64(1)}),
+        ("group_policy", their.GroupPolicy, STAGES, launches(gpus=lambda _, gpu: (np.int64(gpu),))),
+        ("estimates", their.Estimates, TETRISERVE, {"seconds": np.float32(1)}),
+    ],
+)
+def test_numbers_of_numpy_are_numbers(
+    key: str, base: type, common: Sequence[str], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = requests_with(monkeypatch, key, base, common)
+    assert requests_with(monkeypatch, key, base, common, **changes).equals(plain)
+
+
+def test_client_of_others_may_send_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(self, request, outcome, now_s):
+        row = self.sender.trace_row(request)
+        if request.row == row:
+            self.sender.send_at(now_s + 1.0, row)
+
+    found = requests_with(
+        monkeypatch, "client", their.Client, LIMITED, max_tries=2, ended=again,
+        resend=lambda self, row: self.sender.send(self.sender.make(row, 2)),
+    )  # fmt: skip
+    ids = found["request_id"].to_pylist()
+    assert len(ids) == 400
+    assert {f"{name}~2" for name in ids if "~" not in name} == {name for name in ids if "~" in name}
 
 
 def test_attribute_of_a_protocol_may_be_a_property(monkeypatch: pytest.MonkeyPatch) -> None:

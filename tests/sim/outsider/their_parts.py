@@ -62,6 +62,41 @@ class Scheduler:
         return len(self.waiting)
 
 
+class Discipline:
+    """Serves each worker's requests in the order in which they came."""
+
+    def bind(self, run):
+        self.queues, self.came = {worker: [] for worker in run.cluster.workers}, []
+
+    def add(self, worker, request, now_s):
+        self.queues[worker].append(request)
+
+    def next(self, worker, now_s):
+        return self.queues[worker].pop(0) if self.queues[worker] else None
+
+    def leave(self, worker):
+        left, self.queues[worker] = self.queues[worker], []
+        return left
+
+    def __len__(self):
+        return sum(map(len, self.queues.values()))
+
+
+class Client:
+    """Sends each request as it is due, once."""
+
+    max_tries, gives_up, cancellation = 1, False, "never"
+
+    def bind(self, run, sender):
+        self.run, self.sender = run, sender
+
+    def due(self, row, now_s):
+        self.sender.send(self.sender.make(row))
+
+    def ended(self, request, outcome, now_s):
+        self.sender.send_next()
+
+
 class Controller:
     """Acts once, after a minute."""
 
@@ -117,14 +152,14 @@ class FeatureCache:
         pass
 
     def step_costs(self, active, count, step):
-        return StepCosts(count, self.step_s)
+        return StepCosts(count, self.step_s, len(active))
 
 
 class StepCosts:
-    """Steps of ``longest_s`` each."""
+    """Steps of ``longest_s`` each, which reuse nothing."""
 
-    def __init__(self, count, longest_s):
-        self.count, self.longest_s = count, longest_s
+    def __init__(self, count, longest_s, requests):
+        self.count, self.longest_s, self.requests = count, longest_s, requests
 
     def seconds(self, count):
         return self.longest_s * count
@@ -136,7 +171,7 @@ class StepCosts:
         return min(self.count, int(elapsed_s / self.longest_s) + 1)
 
     def reused(self, count):
-        return [0.0]
+        return [0.0] * self.requests
 
 
 class GroupPolicy:

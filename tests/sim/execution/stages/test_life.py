@@ -298,7 +298,7 @@ def test_request_that_runs_cannot_be_discarded() -> None:
 
 def test_degree_without_a_cost_is_refused() -> None:
     both = Scripted(at_0=lambda view: [Launch(each, (0, 1), 1) for each in view.waiting])
-    with pytest.raises(Exception, match="on 2 GPUs was not measured"):
+    with pytest.raises(SimulationError, match=r"OnlyOne.* on 2 GPUs; expected 1 of them"):
         run_stages([0.0], {1: [1.0]}, OnlyOne(both), 2)
 
 
