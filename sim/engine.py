@@ -14,7 +14,6 @@ The engine owns the clock; the parts make the decisions. Every part is bound to 
 
 import gc
 import math
-import random
 import struct
 import sys
 import time
@@ -555,6 +554,10 @@ class Engine:
             what = f"{skipped} of {steps} steps skipped after a lookup ({found}), and no source of what they made"
         elif not 0 <= plan.lookup < len(LOOKUPS):
             what = f"the outcome {plan.lookup!r} of a lookup; expected a code of LOOKUPS"
+        elif plan.then is not None and getattr(plan.then, "model", None) not in [
+            each.name for each in self.models.values()
+        ]:
+            what = f"the next try {plan.then!r}; expected a Plan of one of the models"
         else:
             return
         raise self.policy_error("frontend", f"planned for row {request.row} {what}")
@@ -768,10 +771,6 @@ class GuardedRun(Engine):
 
     __slots__ = ()
 
-    def run(self) -> tuple[float, float]:
-        with seeded(self.seed):
-            return Engine.run(self)
-
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "progress" and not is_ours(sys._getframe(1).f_globals["__name__"]):
             raise SimulationError(f"{caller()} sets {name} of the run to {value!r}; a part reads the run")
@@ -858,19 +857,6 @@ def _values(column: NDArray[Any]) -> Iterable[Any]:
     """Return the numbers of ``column`` as Python's; one number again and again costs no memory."""
     first = column[0].item()
     return repeat(first) if (column == first).all() else column.tolist()
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the global random streams of Python and NumPy in the block, so that what draws from them repeats itself."""
-    before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -11,7 +12,7 @@ from mezzotint.settings.ranges import Count, Seconds, Steps
 from mezzotint.sim.cache.eviction import FINAL, K_BITS, K_MASK
 from mezzotint.sim.cache.index import VectorIndex
 from mezzotint.sim.cache.key import KeyPart, key_codes
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.core.streams import IMAGES, stream
@@ -97,6 +98,10 @@ class ArtifactCache:
     _holes: RequestColumn = field(init=False, repr=False)
     _entries: dict[int, CacheEntry] = field(init=False, default_factory=dict, repr=False)
     _index: VectorIndex = field(init=False, repr=False)
+    _search: str = field(init=False, repr=False)
+    """The class of the search, for errors."""
+    _is_search_outside: bool = field(init=False, repr=False)
+    """True if that class is from outside the package."""
     _ks: tuple[int, ...] = field(init=False, default=())
     """K of the stored states, ascending."""
     _bits: dict[int, int] = field(init=False, default_factory=dict, repr=False)
@@ -154,6 +159,8 @@ class ArtifactCache:
                 f"{class_name(selector)} has the floor {selector.floor}, and {class_name(self.similarity)} the product "
                 "nan for it; expected numbers, or -inf for no floor"
             )
+        self._search = class_name(inputs.search)
+        self._is_search_outside = not is_ours(self._search)
         make = inputs.search.open(self.similarity, len(vectors), min_product, inputs.content)
         make_index = make if partitions <= MANY else lambda: ScanFirst(self.similarity, min_product, make)
         self._index = VectorIndex() if index is None else index
@@ -205,9 +212,22 @@ class ArtifactCache:
         nearest = self._index.find(0 if self._codes is None else self._codes[row], row, request.arrival_s)
         if nearest is None:
             return None
+        if self._is_search_outside:
+            self._check_found(nearest, row)
         entry_id, product = nearest
         entry = self._entries.get(entry_id)
         return Match(entry_id, None if entry is None else entry.row, self.similarity.similar(product))
+
+    def _check_found(self, found: Any, row: int) -> None:
+        """Raise SimulationError if an index of others did not find an entry that is there, and its product."""
+        is_pair = isinstance(found, Sequence) and len(found) == 2 and np.isfinite(found[1])
+        entry = found[0] if is_pair else None
+        # With updates in batches an entry may be found that is gone.
+        if entry not in self._entries and (entry not in range(len(self._stored_bits)) or self._index.is_immediate):
+            raise SimulationError(
+                f"{self._search} found {found!r:.100} for row {row}; expected None, or an entry that was added and not "
+                "removed, and its product with the prompt"
+            )
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> StartState | None:
         """Return the state of ``match`` with the largest stored K' up to ``k`` (NIRVANA, 5.4: holes), or None. A final

@@ -64,6 +64,11 @@ class VectorIndex:
         """Return the number of entries that can be found."""
         return sum(len(index) for index in self._indexes.values())
 
+    @property
+    def is_immediate(self) -> bool:
+        """True if changes take effect at once: no entry is found that is gone."""
+        return self._immediate and self._serving
+
     def add(self, partition: Partition, entry: int, row: int, now_s: float) -> None:
         """Add ``entry``, which the cache stored. Entries come in increasing order."""
         # No event can come between the change and its effect, and nobody else is told: the queue would change nothing.

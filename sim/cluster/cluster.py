@@ -752,6 +752,8 @@ class GuardedCluster(Cluster):
 
     def _let_execute(self, does: str, method: Callable[..., Any], worker: Worker, *args: Any, **kwargs: Any) -> Any:
         self._check_executes(does, worker)
+        if not isinstance(args[0] if args else kwargs.get("asset"), Asset):
+            raise SimulationError(f"{caller()} {does} {worker} by {args!r:.100} {kwargs!r:.100}; expected an Asset")
         return method(worker, *args, **kwargs)
 
     def _check_executes(self, does: str, worker: Worker) -> None:

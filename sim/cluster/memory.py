@@ -26,7 +26,7 @@ class Memory:
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), free_bytes: int = 0
     ) -> list[Asset] | None:
-        if (bytes or 0) < 0 or free_bytes < 0:
+        if not (bytes or 0) >= 0 or not free_bytes >= 0:  # so that NaN is refused
             raise SimulationError(
                 f"{caller()} puts {asset.name} of {bytes} bytes on {worker}, with {free_bytes} bytes to stay free; "
                 "expected 0 or more"

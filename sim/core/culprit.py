@@ -22,6 +22,7 @@ MACHINERY = (
         "mezzotint.sim.core.culprit",
         "mezzotint.sim.frontend.delay",
         "simpy.",
+        "contextlib",
     ),
     *(
         "mezzotint.sim.cluster.cluster",

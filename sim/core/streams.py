@@ -3,6 +3,10 @@
 A name decides the draws, so names are literals here and stay the same when code is renamed or moved.
 """
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 TRACE = "trace"
@@ -35,6 +39,19 @@ def stream(seed: int, name: str) -> np.random.Generator:
     # By the bytes of the name: Python's hash of a text differs from process to process
     # (test_same_system_does_the_same_with_another_hash_seed).
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(name.encode())))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global streams of Python and NumPy in the block, so that a part of others which draws repeats itself."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
 
 
 def seed_of(seed: int, name: str) -> int:

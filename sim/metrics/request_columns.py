@@ -195,6 +195,12 @@ class RequestColumns:
         self._columns = {name: column.array() for name, column in columns.items()}
         self._buffer, self._records = bytearray(), self._records[:0].copy()
 
+    def read_only(self) -> "ReadColumns":
+        """Return these columns for a class from outside the package, which may not change them."""
+        made: Any = copy(self)
+        made.__class__ = ReadColumns
+        return made  # type: ignore[no-any-return]
+
     def part(self, start: int, stop: int) -> Self:
         """Return the requests ``start`` to ``stop`` - 1 of a run that is over."""
         return self._of(slice(start, stop), self.first + start)
@@ -345,3 +351,12 @@ def _plain(values: NDArray[Any]) -> pa.Array:
 def _to_dictionary(codes: NDArray[np.int32], names: Sequence[str]) -> pa.Array:
     indices = pa.array(codes, mask=codes == MISSING)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+class ReadColumns(RequestColumns):
+    """Columns that cannot be written."""
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        view = super().__getitem__(name).view()
+        view.setflags(write=False)
+        return view

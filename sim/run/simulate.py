@@ -5,6 +5,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.cluster.residency import ModelResidency
-from mezzotint.sim.core.culprit import class_name
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
@@ -42,7 +43,7 @@ from mezzotint.sim.core.run_folder import (
 )
 from mezzotint.sim.core.server import Size
 from mezzotint.sim.core.slo import Limit, own_deadlines
-from mezzotint.sim.core.streams import ARRIVALS, CELL, TRACE, seed_of, stream
+from mezzotint.sim.core.streams import ARRIVALS, CELL, TRACE, seed_of, seeded, stream
 from mezzotint.sim.core.tenant import USER
 from mezzotint.sim.core.workload import (
     Shapes,
@@ -57,6 +58,7 @@ from mezzotint.sim.engine import Engine, attribute_errors
 from mezzotint.sim.execution.stages.life import Stages
 from mezzotint.sim.metrics.clients import check_seen
 from mezzotint.sim.metrics.quality import Quality, QualityEstimate
+from mezzotint.sim.metrics.recorder import RunRecord
 from mezzotint.sim.metrics.request_columns import IMAGE, IMAGES
 from mezzotint.sim.metrics.run_files import read_summary
 from mezzotint.sim.metrics.summary import source_age_trace_s, summarise
@@ -183,8 +185,9 @@ def simulate(
         SimulationError: a part broke a law; it is named.
     """
     settings = check(config)
-    assembled = assemble(settings, progress=progress, trace=trace, scratch=Scratch(folder))
-    return replay(settings, assembled, config, progress=progress)
+    with seeded(settings.seed):
+        assembled = assemble(settings, progress=progress, trace=trace, scratch=Scratch(folder))
+        return replay(settings, assembled, config, progress=progress)
 
 
 def simulate_into(
@@ -252,7 +255,7 @@ def replay(settings: Settings, assembled: Assembled, config: Mapping[str, Any], 
         judged = QualityEstimate(unknown, reason="feature_cache changes every image, and no table covers that")
         record.request_columns.write("quality", judged.factor)
     elif not engine.backend.live:
-        judged = assembled.quality.judge(record, engine.models, config, alpha)
+        judged = _judged(assembled.quality, record, engine.models, config, alpha)
         record.request_columns.write("quality", judged.factor)
     if judged is not None:
         judged = replace(judged, factor=record.request_columns["quality"])
@@ -353,9 +356,7 @@ def assemble(
 
     schedule = arrivals.schedule(trace.arrival_s[settings.preload :], stream(settings.seed, ARRIVALS))
     expected = len(trace) - settings.preload
-    if len(schedule.times) > expected:
-        surplus = f"{class_name(arrivals)} gave {len(schedule.times)} times for the {expected} requests"
-        raise ConfigError(f"arrivals: {surplus} of the trace; expected as many, or fewer in a closed loop")
+    _check_schedule(schedule, expected, class_name(arrivals))
     if schedule.rows is not None:
         trace = trace.head(settings.preload + schedule.rows)
     _check_left(trace, settings)
@@ -483,6 +484,38 @@ def _check_times(trace: Trace, arrivals: Arrivals) -> None:
             f"arrivals=trace: {trace.path or trace.name} has an order of requests and no times to replay; choose others"
             ", such as arrivals=poisson arrivals.rate_rpm=10, or map its column of times in `mezzotint trace import`"
         )
+
+
+def _judged(
+    quality: Quality, record: RunRecord, models: Mapping[str, Model], config: Mapping[str, Any], alpha: float | None
+) -> QualityEstimate:
+    if is_ours(class_name(quality)):
+        return quality.judge(record, models, config, alpha)
+    columns = record.request_columns.read_only()
+    judged = quality.judge(replace(record, request_columns=columns), models, deepcopy(dict(config)), alpha)
+    factor = np.asarray(judged.factor)
+    if factor.shape != (len(columns),) or factor.dtype.kind not in "fiu" or np.isinf(factor).any():
+        raise SimulationError(
+            f"{class_name(quality)} returned factors of {factor.dtype} {factor.shape} from judge; expected a number "
+            f"for each of the {len(columns)} requests, NaN where it is not known"
+        )
+    return judged
+
+
+def _check_schedule(schedule: Schedule, rows: int, who: str) -> None:
+    """Raise ConfigError for a schedule that does not fit a trace of ``rows``."""
+    times, think_s = len(schedule.times), np.shape(schedule.think_s)
+    if times > rows:
+        what, expected = f"{times} times", "as many, or fewer in a closed loop"
+    elif not times:
+        what, expected = "no times", "one or more"
+    elif think_s not in ((), (rows,)):
+        what, expected = f"think_s of shape {think_s}", "a number, or one for each"
+    elif schedule.rows is not None and (not isinstance(schedule.rows, int) or schedule.rows < 0):
+        what, expected = f"rows = {schedule.rows!r}", "a whole number, or None"
+    else:
+        return
+    raise ConfigError(f"arrivals: {who} gave {what} for the {rows} requests of the trace; expected {expected}")
 
 
 def _max_tries(client: Client) -> int:

@@ -102,8 +102,10 @@ def _encoded(prompts: pa.ChunkedArray, encoder: Encoder, quiet: bool | None, don
             if not known.all():
                 given = encoder.encode(texts.take(pa.array(distinct[~known])).to_pylist(), False)
                 expected = (int((~known).sum()), encoder.dim)
-                if given.dtype != np.float32 or given.shape != expected:
-                    found = f"encoder {encoder.name}: gave {given.dtype} {given.shape}"
+                is_array = isinstance(given, np.ndarray)
+                if not is_array or given.dtype != np.float32 or given.shape != expected:
+                    found = f"{given.dtype} {given.shape}" if is_array else type(given).__name__
+                    found = f"encoder {encoder.name}: gave {found}"
                     raise TraceError(f"{found}, expected float32 {expected}; correct the encoder")
                 if not np.isfinite(given).all():
                     raise TraceError(f"encoder {encoder.name}: gave a vector that is not finite; correct the encoder")

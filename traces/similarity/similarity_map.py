@@ -7,18 +7,23 @@ another encoder into CLIP's. A fitted map states its data and its residuals.
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
+
+from annotated_types import Ge, Le
 
 from mezzotint.settings.assumption import Assumption
 from mezzotint.settings.ranges import Number
 from mezzotint.traces.error import TraceError
+
+Cosine = Annotated[float, Ge(-1 - 1e-6), Le(1 + 1e-6)]
+"""A similarity, up to rounding."""
 
 
 @runtime_checkable
 class SimilarityMap(Protocol):
     """Increasing map between an encoder's similarity and CLIP's."""
 
-    def to_clip(self, similarity: float) -> float:
+    def to_clip(self, similarity: float) -> Cosine:
         """Return CLIP's similarity for one of the encoder."""
 
     def from_clip(self, similarity: float) -> float:

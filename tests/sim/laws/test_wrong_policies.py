@@ -14,6 +14,7 @@ import pytest
 
 from mezzotint.backends.base import Asset, Cost
 from mezzotint.backends.profiled import Profiled
+from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.client.client import Impatient
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
@@ -22,13 +23,15 @@ from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
 from mezzotint.sim.core.request import DISCARDED
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.metrics.clients import SEEN
-from mezzotint.sim.metrics.quality import Published
+from mezzotint.sim.metrics.quality import Published, QualityEstimate
 from mezzotint.sim.protocols import Launch
 from mezzotint.sim.run.config.choices import gpus
 from mezzotint.sim.run.simulate import Outcome, simulate
 from mezzotint.traces.encoders.embeddings import identity
 from mezzotint.traces.encoders.ngram import HashedNgrams
 from mezzotint.traces.error import TraceError
+from mezzotint.traces.similarity.exact import Exact
+from mezzotint.traces.similarity.similarity_map import Identity
 from tests.sim.lab import configured, simulated
 from tests.sim.outsider import their_parts as their
 
@@ -196,6 +199,17 @@ class OneStep(their.StepCosts):
 class ReusesTwice(their.StepCosts):
     def reused(self, count):
         return [2.0 * count] * self.requests
+
+
+class FindsRow:
+    def add(self, entry, row):
+        pass
+
+    def remove(self, entry):
+        pass
+
+    def best(self, row):
+        return row, 1.0
 
 
 def moved(request):
@@ -597,6 +611,8 @@ FRONT_ENDS = [
         ("EscalatesShare", {"escalates": returns(0.3)}, "returned 0.3 from escalates for the request in row"),
         ("EscalatesNone", {"escalates": returns(None)}, "returned None from escalates for the request in row"),
         ("JudgesBefore", {"judge_s": returns(-2.0)}, "returned -2.0 from judge_s for the request in row"),
+        ("ThenUnknown", {"admit": lambda self, request, now_s: self._run.assign(
+            request, self._plan._replace(then=Plan("dall-e"))) or 0.0}, "planned for row 0 the next try .*'dall-e'"),
         ("SharesNan", {"escalated_share": returns(nan)}, "returned nan from escalated_share"),
     ),
     *of("frontend.search_s", their.Delay, NIRVANA,
@@ -609,6 +625,27 @@ FRONT_ENDS = [
          r"the eviction \({part}\) named 8 items when 5 had to go"),
         ("TooFew", {"victims": returns([])}, r"the eviction \({part}\) named 0 items when 5 had to go"),
         ("NoItems", {"victims": lambda self, count: [None] * count}, r"returned \[None, .*\] from victims"),
+    ),
+    *of("search", Exact, (*NIRVANA, "search=exact"),
+        ("FindsRows", {"open": lambda self, *_: lambda: FindsRow()},
+         r"{part} found \(\d+, 1.0\) for row \d+; expected None, or an entry that was added"),
+    ),
+    *of("similarity_map", Identity, (*NIRVANA, "similarity_map=identity"),
+        ("Percent", {"to_clip": lambda self, similarity: 100 * similarity},
+         "returned .* from to_clip; expected float at least -1"),
+    ),
+    *of("quality", Published, VANILLA,
+        ("JudgesFew", {"judge": returns(QualityEstimate(np.ones(3)))},
+         r"{part} returned factors of float64 \(3,\) from judge"),
+        ("JudgesInPlace", {"judge": lambda self, record, *_: np.subtract(
+            columns := record.request_columns["finish_s"], 1.0, out=columns)},
+         "{part} raised ValueError: output array is read-only"),
+    ),
+    *of("controlnet_placement", InlineControlNets, ADDONS,
+        ("AdmitsNan", {"load_addons": lambda self, worker, *_: self._run.cluster.admit(worker, LORA, nan)},
+         "{part} puts a of nan bytes on worker"),
+        ("AdmitsText", {"load_addons": lambda self, worker, *_: self._run.cluster.admit(worker, "a net", 1)},
+         "{part} puts an asset on worker .* by .*; expected an Asset"),
     ),
     *of("admission", their.Admission, NIRVANA,
         *((f"Admits {answer!r}", {"admits": returns(answer)},
@@ -658,12 +695,20 @@ BEFORE_THE_CLOCK = [
          "{part}: arrival times: expected .* found list"),
         ("WordsAsTimes", {"schedule": lambda self, clock_s, rng: their.Schedule(np.array(["now"] * 10))},
          "{part}: arrival times: expected .* found"),
+        ("NoTimes", {"schedule": lambda self, clock_s, rng: their.Schedule(np.zeros(0))},
+         "{part} gave no times for the 10 requests"),
+        ("ThinksShort", {"schedule": lambda self, clock_s, rng: their.Schedule(np.zeros(3), np.ones(3))},
+         r"{part} gave think_s of shape \(3,\) for the 10 requests"),
         ("NoSchedule", {"schedule": returns(None)}, "returned None from schedule; expected a Schedule"),
     ),
     *of("trace", their.Source, TEN,
         ("NoTrace", {"load": returns(None)}, "returned None from load; expected a Trace"),
         ("DictionaryTrace", {"load": returns({"prompt": ["a cat"]})}, "returned .* from load; expected a Trace"),
         ("RaisingTrace", {"load": raises}, "raised KeyError: 'boom'"),
+    ),
+    *of("encoder", their.Encoder, (*TEN, "trace.requests=9"),
+        ("ListOfVectors", {"name": "ListOfVectors", "encode": lambda self, prompts, _: [[1.0] * 8] * len(prompts)},
+         "gave list, expected float32"),
     ),
     *of("encoder", their.Encoder, TEN,
         ("LongVectors", {"encode": lambda self, prompts, _: np.full((len(prompts), 8), 200 / np.sqrt(2), np.float32)},
@@ -736,6 +781,8 @@ def requests_with(monkeypatch: pytest.MonkeyPatch, key: str, base: type, common:
 @pytest.mark.parametrize(
     ("key", "base", "common", "changes"),
     [
+        ("arrivals", their.Arrivals, VANILLA,
+         {"schedule": lambda self, clock_s, _: their.Schedule(np.cumsum([random.random() for _ in clock_s]))}),
         ("scheduler", their.Scheduler, BUSY, {"next": lambda self, *_: drawn(self, random.choice)}),
         ("scheduler", their.Scheduler, BUSY, {"next": lambda self, *_: drawn(self, np.random.choice)}),
         ("scheduler", their.Scheduler, BUSY, {"next": lambda self, *_: drawn(self, first_of_set)}),
