@@ -182,18 +182,14 @@ class GuardedClock(Clock):
     """A clock that classes from outside the package schedule calls with: it names who schedules what is none."""
 
     def at(self, time_s: float, order: int, call: Callable[[Any], None], arg: Any = None) -> Entry:
-        if not (
-            isinstance(time_s, int | float | np.number)
-            and isinstance(order, int)
-            and 0 <= order <= LAST
-            and callable(call)
-        ):
+        if type(time_s) is not float and isinstance(time_s, np.number):
+            time_s = time_s.item()  # with float32 the clock would go on in float32
+        if not (isinstance(time_s, (int, float)) and isinstance(order, int) and 0 <= order <= LAST and callable(call)):
             raise SimulationError(
                 f"{caller()} schedules the call {call!r:.100} at {time_s!r} s in the order {order!r:.100}; expected "
                 "Clock.at(time_s, order, call, arg) with a number, an order such as COMPLETION, and a function"
             )
-        # With float32 the clock would go on in float32.
-        return Clock.at(self, time_s.item() if isinstance(time_s, np.generic) else time_s, order, call, arg)
+        return Clock.at(self, time_s, order, call, arg)
 
     def schedule(self, event: simpy.Event, priority: int = simpy.events.NORMAL, delay: float = 0) -> None:
         Clock.schedule(self, event, priority, delay.item() if isinstance(delay, np.generic) else delay)

@@ -174,7 +174,7 @@ PLAN = (
 
 EXECUTION = (
     *("start_s", "load_s", "denoise_s", "decode_s", "energy_j"),
-    *("worker", "remote_controlnets", "loras_pending", "swapped_bytes", "made"),
+    *("remote_controlnets", "loras_pending", "swapped_bytes", "made"),
 )
 """Attributes that only the executor may write."""
 

@@ -368,6 +368,7 @@ def _check_spans(run: FinishedRun, slack_s: float) -> tuple[NDArray[np.float64],
         The joules of each worker, the first begin and the last end in each block of spans, and the greatest batch.
     """
     max_batch = getattr(run.parts["executor"], "max_batch", np.inf)
+    is_outside = not is_ours(class_name(run.parts["executor"]))
     workers = len(run.cluster.gpu_counts())
     drawn_j, busy_until_s, covers, greatest = np.zeros(workers), np.full(workers, -np.inf), [], 1
     for spans in run.record.usage_log.blocks():
@@ -375,6 +376,13 @@ def _check_spans(run: FinishedRun, slack_s: float) -> tuple[NDArray[np.float64],
         if bad is not None:
             found = f"ran {spans['batch'][bad]} requests at once on worker {spans['worker'][bad]}"
             raise SimulationError(f"{part_names(run.parts, 'executor', 'scheduler')} {found}, of at most {max_batch}")
+        if is_outside:
+            row, first = spans["row"], run.workload.preload
+            bad = _first((row < MISSING) | (row >= first + len(run.record.request_columns)))
+            if bad is not None:
+                raise run.policy_error(
+                    "executor", f"recorded busy time for row {row[bad]}, which the run does not have; -1 is no request"
+                )
         covers.append((spans["from_s"].min(), spans["until_s"].max()))
         greatest = max(greatest, int(spans["batch"].max()))
         worker, from_s, until_s, joules = _by_worker(spans, "from_s", "until_s", "joules")

@@ -97,6 +97,8 @@ class RunRecord:
 
     def gauge(self, name: str, read: Callable[[float], float | int | bool]) -> None:
         """Sample ``read`` as the column ``name``. Raises SimulationError if the name is taken."""
+        if not isinstance(name, str):
+            raise SimulationError(f"{caller()} declares the gauge {name!r}; expected text as its name")
         if name in self.gauges or name in DERIVED_SERIES:
             raise SimulationError(f"{caller()} declares the gauge {name!r}, and there is one already; rename it")
         self.gauges[name] = Gauge(read, caller())

@@ -239,9 +239,9 @@ class RequestColumns:
         total: str = "",
     ) -> DeclaredColumn:
         """Add a column of a part's own. Raises SimulationError if its name is taken or its type is none of NULLS."""
-        if name in self or name in DERIVED or kind not in NULLS:
+        if not isinstance(name, str) or name in self or name in DERIVED or kind not in NULLS:
             wrong = f"{caller()} declares the column {name!r} as {kind}"
-            raise SimulationError(f"{wrong}: expected a name that is not taken, and float, int or bool")
+            raise SimulationError(f"{wrong}: expected text as a name that is not taken, and float, int or bool")
         value = np.full(1, NULLS[kind] if default is None else default)
         values = self.scratch.full(len(self), value[0], value.dtype)
         self.declared[name] = DeclaredColumn(values, self.first, public, total)

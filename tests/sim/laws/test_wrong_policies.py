@@ -250,6 +250,8 @@ EXECUTORS = [
          "not busy all that time"),
         ("Backward", {"record": lambda self, worker, a, b: self.cluster.record_busy(worker, b, a, "serve")},
          "which is earlier"),
+        ("OtherRow", {"record": lambda self, *span: self.cluster.record_busy(*span, "serve", row=7777)},
+         r"{part}\) recorded busy time for row 7777, which the run does not have"),
         ("NanSpan", {"record": lambda self, worker, a, b: self.cluster.record_busy(worker, a, nan, "serve")},
          "which are no times"),
         ("NegativeJoules", {"record": lambda self, *span: self.cluster.record_busy(*span, "serve", joules=-1e9)},
@@ -447,6 +449,8 @@ CONTROLLERS = [
         ("OrdersNobody", {"arrived": lambda self, request, now_s: self.cluster.change_role(
             self.cluster.workers[0], "nobody", now_s)},
          "orders worker 0 .* to 'nobody'"),
+        ("NumbersItsGauge", {"bind": lambda self, run: run.gauge(5, returns(1.0))}, "{part} declares the gauge 5"),
+        ("NumbersItsColumn", {"bind": lambda self, run: run.add_column(5)}, "{part} declares the column 5 as .*text"),
         ("GaugesText", {"bind": lambda self, run: run.gauge("mood", returns("good"))},
          "reads 'good' for its gauge 'mood'"),
         ("AssumesObject", {"bind": lambda self, run: run.assume("mood", object(), "a guess")},
