@@ -111,7 +111,14 @@ class Pools(GroupPolicy):
     def bind(self, run: Run, view: StageView) -> None:
         self._run, self._view = run, view
         gpus = len(view.claimed)
-        for components, count in self._members(gpus):
+        members = self._members(gpus)
+        placed = sum(count for _, count in members)
+        if placed != gpus:
+            raise ConfigError(
+                f"group_policy.pools: found {placed} GPUs in pools of a cluster of {gpus}; give every GPU to a pool, "
+                "or set cluster.count"
+            )
+        for components, count in members:
             pool = Pool(components, range(len(self._of_gpu), len(self._of_gpu) + count))
             self._pools.append(pool)
             self._of_gpu += [pool] * count
@@ -121,11 +128,6 @@ class Pools(GroupPolicy):
                 name = "+".join(components)
                 run.gauge(f"queued_{name}", pool.queued)
                 run.gauge(f"busy_{name}", pool.busy)
-        if len(self._of_gpu) != gpus:
-            raise ConfigError(
-                f"group_policy.pools: found {len(self._of_gpu)} GPUs in pools of a cluster of {gpus}; give every "
-                "GPU to a pool, or set cluster.count"
-            )
         for component, degree in self.degrees.items():
             if component in (self._of_component or COMPONENTS) and degree > len(self._pool(component).gpus):
                 raise ConfigError(
