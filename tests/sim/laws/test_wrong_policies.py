@@ -781,7 +781,7 @@ def requests_with(monkeypatch: pytest.MonkeyPatch, key: str, base: type, common:
     return simulated_with(monkeypatch, key, common, part).requests
 
 
-@pytest.mark.invariant(12)
+@pytest.mark.invariant(1)
 @pytest.mark.parametrize(
     ("key", "base", "common", "changes"),
     [
@@ -817,7 +817,6 @@ def drawn(part, choose):
     return request
 
 
-@pytest.mark.invariant(12)
 def test_costs_may_be_one_object_and_numbers_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a part returns is copied with plain numbers, so float32 goes no further and no later call changes it."""
     cost = Cost(0.0, 1.0)
