@@ -152,7 +152,7 @@ class Asset:
 
 
 shared_asset = lru_cache(maxsize=1 << 16)(Asset)
-"""An Asset, the same one for the same words: several are looked up for each request."""
+"""Return an Asset, the same object for equal arguments: each request needs several, and making one is slow."""
 
 
 class ComponentWeights(NamedTuple):

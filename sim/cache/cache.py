@@ -98,10 +98,8 @@ class ArtifactCache:
     _holes: RequestColumn = field(init=False, repr=False)
     _entries: dict[int, CacheEntry] = field(init=False, default_factory=dict, repr=False)
     _index: VectorIndex = field(init=False, repr=False)
-    _search: str = field(init=False, repr=False)
-    """The class of the search, for errors."""
-    _is_search_outside: bool = field(init=False, repr=False)
-    """True if that class is from outside the package."""
+    _outside_search: str = field(init=False, repr=False)
+    """The class of a search from outside the package, whose results are checked; empty for one of ours."""
     _ks: tuple[int, ...] = field(init=False, default=())
     """K of the stored states, ascending."""
     _bits: dict[int, int] = field(init=False, default_factory=dict, repr=False)
@@ -159,8 +157,8 @@ class ArtifactCache:
                 f"{class_name(selector)} has the floor {selector.floor}, and {class_name(self.similarity)} the product "
                 "nan for it; expected numbers, or -inf for no floor"
             )
-        self._search = class_name(inputs.search)
-        self._is_search_outside = not is_ours(self._search)
+        search = class_name(inputs.search)
+        self._outside_search = "" if is_ours(search) else search
         make = inputs.search.open(self.similarity, len(vectors), min_product, inputs.content)
         make_index = make if partitions <= MANY else lambda: ScanFirst(self.similarity, min_product, make)
         self._index = VectorIndex() if index is None else index
@@ -212,7 +210,7 @@ class ArtifactCache:
         nearest = self._index.find(0 if self._codes is None else self._codes[row], row, request.arrival_s)
         if nearest is None:
             return None
-        if self._is_search_outside:
+        if self._outside_search:
             self._check_found(nearest, row)
         entry_id, product = nearest
         entry = self._entries.get(entry_id)
@@ -225,8 +223,8 @@ class ArtifactCache:
         # With updates in batches an entry may be found that is gone.
         if entry not in self._entries and (entry not in range(len(self._stored_bits)) or self._index.is_immediate):
             raise SimulationError(
-                f"{self._search} found {found!r:.100} for row {row}; expected None, or an entry that was added and not "
-                "removed, and its product with the prompt"
+                f"{self._outside_search} found {found!r:.100} for row {row}; expected None, or an entry that was "
+                "added and not removed, and its product with the prompt"
             )
 
     def get(self, match: Match, k: int, now_s: float, request: Request) -> StartState | None:

@@ -28,10 +28,10 @@ MAX_SAME_TIME_CALLS = 1_000
 """Calls that may be scheduled for the present instant before a check that the clock advances."""
 
 SAME_TIME_S = 1e-6
-"""Seconds up to which a call counts as one for the present instant in that check: steps of nanoseconds end no run."""
+"""A call at most this many seconds ahead counts as one for the present instant: waits of nanoseconds never end."""
 
 STANDS_S = 1e-3
-"""Seconds by which the clock has advanced between two such checks; by less, it stands still."""
+"""The clock stands still if it has advanced by less than this many seconds since such a check."""
 
 Entry = tuple[float, int, int, Callable[[Any], None], Any]
 """A scheduled call: time, order at that instant, serial number, function, argument."""

@@ -229,7 +229,7 @@ class Progress:
 
 
 class HashedProgress(Progress):
-    """The progress of a HashedRequest, of which the same holds."""
+    """The progress of a HashedRequest; it hashes by its submission index, for the same reason."""
 
     __slots__ = ()
 

@@ -152,7 +152,7 @@ class Request:
 
 
 class HashedRequest(Request):
-    """A request that classes from outside the package see: in a set of theirs its place is the same in each run."""
+    """A request that hashes by its row, so that a set in a class from outside the package has one order in all runs."""
 
     __slots__ = ()
 
@@ -161,7 +161,7 @@ class HashedRequest(Request):
 
 
 def hashed_by_row(request: Request) -> Request:
-    """Return ``request``, which no set or dictionary has yet, with the hash of its row and not of its address."""
+    """Make ``request`` hash by its row, before a set or dictionary holds it; return it."""
     request.__class__ = HashedRequest
     return request
 

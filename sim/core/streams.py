@@ -43,7 +43,7 @@ def stream(seed: int, name: str) -> np.random.Generator:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global streams of Python and NumPy in the block, so that a part of others which draws repeats itself."""
+    """Seed the global random streams of Python and NumPy in the block: a part from outside may draw from them."""
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002

@@ -135,7 +135,7 @@ class Worker:
 class GuardedWorker(Worker):
     """A worker that refuses changes by a class from outside the package, but of ``due``, which an executor writes.
 
-    In a set of theirs its place is the same in each run, by its number and not by its address.
+    It hashes by its number, so that a set in such a class has one order in all runs.
     """
 
     __slots__ = ()

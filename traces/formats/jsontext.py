@@ -96,8 +96,10 @@ def _of_pandas(outer: dict[str, Any]) -> list[dict[str, Any]] | None:
         is_table = all(inner.keys() == columns.keys() for inner in outer.values())
         if not (labels and is_table and all(map(LABEL.match, labels))):
             return None
-        by_column = [{name: inner[label] for name, inner in outer.items()} for label in columns]
-        found = list(outer.values()) if is_by_row else by_column
+        if is_by_row:
+            found = list(outer.values())
+        else:
+            found = [{name: inner[label] for name, inner in outer.items()} for label in labels]
     else:
         return None
     if [str(label) for label in labels] == [str(row) for row in range(len(found))]:

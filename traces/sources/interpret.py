@@ -407,7 +407,8 @@ class Interpretation:
     def _refuse_instants(self, slo_s: pa.ChunkedArray, clock: Clock) -> None:
         """Raise TraceError for deadlines on the clock of the arrivals, unless the column is mapped.
 
-        Seconds from an arrival vary less by themselves than together with the arrivals; instants vary more.
+        Instants rise with the arrivals, so that their distances from the arrivals vary less than they do. Of seconds
+        from an arrival the opposite holds.
         """
         deadlines, arrivals = slo_s.to_numpy(), np.asarray(clock.seconds)
         known = ~np.isnan(deadlines)
