@@ -348,17 +348,16 @@ def _check_overlap(run: FinishedRun, columns: RequestColumns, slack_s: float) ->
     worker, start_s, finish_s = (columns[name][on_gpu] for name in ("worker", "start_s", "finish_s"))
     if HANDLING in columns:
         finish_s = finish_s - columns[HANDLING][on_gpu]
-    for number in np.unique(worker):
-        starts_s, ends_s = np.sort(start_s[worker == number]), np.sort(finish_s[worker == number])
-        at_once = executor.max_batch
-        # When the request after ``at_once`` others starts, one more than none of them has ended.
-        bad = _first(starts_s[at_once:] < ends_s[: max(len(ends_s) - at_once, 0)] - slack_s)
-        if bad is not None:
-            raise run.policy_error(
-                "executor",
-                f"recorded that {at_once + 1} requests were between start_s and their end on worker {number} at "
-                f"{starts_s[at_once + bad]} s, and takes {at_once} at once; a request starts when its work does",
-            )
+    by_start, by_end, at_once = np.lexsort((start_s, worker)), np.lexsort((finish_s, worker)), executor.max_batch
+    # On each worker, by the start of the request after ``at_once`` others the first of them to end has ended.
+    later, earlier = by_start[at_once:], by_end[: max(len(by_end) - at_once, 0)]
+    bad = _first((worker[later] == worker[earlier]) & (start_s[later] < finish_s[earlier] - slack_s))
+    if bad is not None:
+        raise run.policy_error(
+            "executor",
+            f"recorded that {at_once + 1} requests were between start_s and their end on worker {worker[later[bad]]} "
+            f"at {start_s[later[bad]]} s, and takes {at_once} at once; a request starts when its work does",
+        )
 
 
 def _check_spans(run: FinishedRun, slack_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
