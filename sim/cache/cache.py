@@ -27,24 +27,12 @@ MANY = 64
 """Partitions above which small ones are scanned: an index of many artifacts is costly to make for each."""
 
 
-@dataclass(slots=True)
-class Match:
-    """Most similar entry for a request, and the trace ``row`` that made it: None if it is evicted but still indexed."""
+Match = tuple[int, int | None, float]
+"""Most similar entry for a request, the trace row that made it (None if it is evicted but still indexed), and its
+similarity. This and the next are plain tuples, since one is made for each request."""
 
-    entry: int
-    row: int | None
-    similarity: float
-
-
-@dataclass(slots=True)
-class StartState:
-    """State that a request starts from: K, its age in seconds, the seconds of resizing it, and a live backend's
-    tensor."""
-
-    k: int
-    age_s: float
-    artifact: Any
-    resize_s: float = 0.0
+StartState = tuple[int, float, float, Any]
+"""State that a request starts from: K, its age in seconds, the seconds of resizing it, and a live backend's tensor."""
 
 
 @dataclass(slots=True)
@@ -214,7 +202,7 @@ class ArtifactCache:
             self._check_found(nearest, row)
         entry_id, product = nearest
         entry = self._entries.get(entry_id)
-        return Match(entry_id, None if entry is None else entry.row, self.similarity.similar(product))
+        return entry_id, None if entry is None else entry.row, self.similarity.similar(product)
 
     def _check_found(self, found: Any, row: int) -> None:
         """Raise SimulationError if an index of others did not find an entry that is there, and its product."""
@@ -227,27 +215,26 @@ class ArtifactCache:
                 "added and not removed, and its product with the prompt"
             )
 
-    def get(self, match: Match, k: int, now_s: float, request: Request) -> StartState | None:
-        """Return the state of ``match`` with the largest stored K' up to ``k`` (NIRVANA, 5.4: holes), or None. A final
+    def get(self, entry_id: int, k: int, now_s: float, request: Request) -> StartState | None:
+        """Return the state of an entry with the largest stored K' up to ``k`` (NIRVANA, 5.4: holes), or None. A final
         image serves any K."""
-        entry = self._entries[match.entry]
+        entry = self._entries[entry_id]
         age_s = now_s - entry.created_s
         if self._ks[0] == FINAL:
-            self.eviction.used(match.entry << K_BITS | FINAL)
-            if self._sizes is not None and self._sizes[entry.row] != self._sizes[request.row]:
-                return StartState(k, age_s, entry.artifact, self.resize_s)
-            return StartState(k, age_s, entry.artifact)
+            self.eviction.used(entry_id << K_BITS | FINAL)
+            is_resized = self._sizes is not None and self._sizes[entry.row] != self._sizes[request.row]
+            return k, age_s, self.resize_s if is_resized else 0.0, entry.artifact
         # bisect_right: a state at K itself is usable (test_artifact_cache_matches_a_linear_search_of_a_list).
         usable = bisect_right(self._ks, k)
         # The highest of the usable bits that is set: the largest stored K' up to K.
-        rank = (self._stored_bits[match.entry] & (1 << usable) - 1).bit_length()
+        rank = (self._stored_bits[entry_id] & (1 << usable) - 1).bit_length()
         if rank < usable:
             self._holes[request.row] = True
         if rank == 0:
             return None
         largest_k = self._ks[rank - 1]
-        self.eviction.used(match.entry << K_BITS | largest_k)
-        return StartState(largest_k, age_s, None if entry.artifact is None else entry.artifact[largest_k])
+        self.eviction.used(entry_id << K_BITS | largest_k)
+        return largest_k, age_s, 0.0, None if entry.artifact is None else entry.artifact[largest_k]
 
     def insert(self, request: Request, now_s: float) -> None:
         """Store the artifacts of ``request``, after evicting items if needed. A request that started at K leaves only

@@ -1,7 +1,7 @@
 """Vector index, updated in batches in the background (NIRVANA, 5.4: cache-maintainer): a new entry is found late, and a
 deleted one is still found for a while."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -40,7 +40,6 @@ class VectorIndex:
     timeout_s: Seconds = 1.0
     outage: Outages = field(init=False)
     _indexes: dict[Partition, Index] = field(init=False, default_factory=dict, repr=False)
-    _make: Callable[[], Index] = field(init=False, repr=False)
     _watcher: Watcher | None = field(init=False, default=None, repr=False)
     _waiting: deque[Change] = field(init=False, default_factory=deque, repr=False)
     _running_batch: list[Change] = field(init=False, default_factory=list, repr=False)
@@ -57,7 +56,7 @@ class VectorIndex:
     def open(self, make: Callable[[], Index], watcher: Watcher | None = None) -> None:
         """Open empty; nothing is found before ``start_serving``. ``make`` makes the index of one partition
         (mezzotint.traces.similarity.search), and ``watcher`` is notified of applied changes."""
-        self._make = make
+        self._indexes = defaultdict(make)
         self._watcher = watcher
 
     def __len__(self) -> int:
@@ -73,7 +72,7 @@ class VectorIndex:
         """Add ``entry``, which the cache stored. Entries come in increasing order."""
         # No event can come between the change and its effect, and nobody else is told: the queue would change nothing.
         if self._bypasses_batches:
-            self._index_of(partition).add(entry, row)
+            self._indexes[partition].add(entry, row)
         else:
             self._submit((now_s, partition, entry, row, True), now_s)
 
@@ -150,16 +149,10 @@ class VectorIndex:
         takes_s = len(self._running_batch) * self.per_10k_s / 10_000
         self.due_s = self.outage.completion_s(now_s, takes_s) if self.outages else now_s + takes_s
 
-    def _index_of(self, partition: Partition) -> Index:
-        index = self._indexes.get(partition)
-        if index is None:
-            index = self._indexes[partition] = self._make()
-        return index
-
     def _apply(self, changes: Sequence[Change], now_s: float) -> None:
         for _, partition, entry, row, insert in changes:
             if insert:
-                self._index_of(partition).add(entry, row)
+                self._indexes[partition].add(entry, row)
             else:
                 self._indexes[partition].remove(entry)
         if self._watcher is not None:

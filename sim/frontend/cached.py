@@ -166,7 +166,7 @@ class CachedFrontEnd(FrontEnd):
                 self.index.advance(now_s)
             if not self.match_predictor.expects(row, now_s):
                 match = self.cache.find(request)
-                forgone = match is not None and self.selector.skip(match.similarity) > 0
+                forgone = match is not None and self.selector.skip(match[2]) > 0
                 return self._generate(request, FORGONE_MATCH if forgone else PREDICTED_MISS, took_s)
         if self._has_outages and self.index.outage.is_down(now_s):
             return self._generate(request, NO_DATABASE, took_s + self.index.timeout_s)
@@ -201,32 +201,34 @@ class CachedFrontEnd(FrontEnd):
         """Search, and start from the match if it can be used; return the seconds of planning, ``took_s`` included."""
         searched_s = self._search_delay.for_row(request.row)
         match = self.cache.find(request)
-        similarity, k = nan, 0
-        if match is not None:
-            similarity = match.similarity
+        if match is None:
+            similarity, k = nan, 0
+        else:
+            entry, source, similarity = match
             if similarity != similarity:
                 raise SimulationError(
                     f"{class_name(self.cache.similarity)} returned {similarity} from similar; expected a number"
                 )
             k = self.selector.skip(similarity)
-        if match is None or k == 0:
+        if k == 0:
             self._wasted_s[request.row] = searched_s
             return self._generate(request, MISS, took_s + searched_s, similarity)
         if k not in self._checked_skips:
             self._check_skip(k)
         if self._has_outages and self.store.outage.is_down(now_s):
             return self._generate(request, NO_STORE, took_s + (searched_s + self.store.timeout_s), similarity)
-        if match.row is None:
+        if source is None:
             failed_s = self._fetch_delay.for_row(request.row)
             return self._generate(request, STALE, took_s + (searched_s + failed_s), similarity)
-        state = self.cache.get(match, k, now_s, request)
+        state = self.cache.get(entry, k, now_s, request)
         if state is None:
             return self._generate(request, EMPTY, took_s + searched_s, similarity)
-        plan = self._hit_plan(request.row, match.row, state.k, took_s + searched_s, similarity, state.age_s)
-        if state.resize_s:
+        stored_k, age_s, resize_s, artifact = state
+        plan = self._hit_plan(request.row, source, stored_k, took_s + searched_s, similarity, age_s)
+        if resize_s:
             # On the worker, as the fetch.
-            plan = plan._replace(fetch_s=plan.fetch_s + state.resize_s)
-        return self._start_from(request, plan, state.artifact)
+            plan = plan._replace(fetch_s=plan.fetch_s + resize_s)
+        return self._start_from(request, plan, artifact)
 
     def _check_skip(self, k: int) -> None:
         if not 0 < k <= self.selector.of_steps or k % 1:

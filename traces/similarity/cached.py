@@ -89,29 +89,26 @@ class CachedIndex:
             start, stop, ends, rows, units, complete = self._known.load_heads(row)
         at = row - start
         own, is_complete = range(ends[at], ends[at + 1]), complete[at]
-        found = self._among(rows, units, own)
-        # The oldest of ties is wanted, and the list may end within a tie.
-        while not is_complete and (found is None or found[1] == units[own[-1]]):
+        entry_of = self._entry_of
+        while True:
+            for at in own:
+                if rows[at] in entry_of:
+                    entry, unit = entry_of[rows[at]], units[at]
+                    for tied in range(at + 1, own.stop):
+                        if units[tied] != unit:
+                            return entry, unit / UNIT
+                        entry = min(entry, entry_of.get(rows[tied], entry))
+                    # The oldest of ties is wanted, and a list that was cut may end within a tie.
+                    if is_complete:
+                        return entry, unit / UNIT
+                    break
+            if is_complete:
+                return None
             # Few reach far: half of the searches beyond the head end within 48 neighbours.
             rows, units, is_complete = self._known.first(row, 4 * len(own))
             if len(rows) == len(own):
                 return self._search(row)
             own = range(len(rows))
-            found = self._among(rows, units, own)
-        return None if found is None else (found[0], found[1] / UNIT)
-
-    def _among(self, rows: list[int], units: list[int], places: range) -> tuple[int, int] | None:
-        """Return the best entry of the neighbours at ``places``, the oldest of ties, and its millionths."""
-        entry_of = self._entry_of
-        for at in places:
-            if rows[at] in entry_of:
-                entry, unit = entry_of[rows[at]], units[at]
-                for other in range(at + 1, places.stop):
-                    if units[other] != unit:
-                        break
-                    entry = min(entry, entry_of.get(rows[other], entry))
-                return entry, unit
-        return None
 
     def _search(self, row: int) -> Found | None:
         self.fallbacks += 1
