@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
-from mezzotint.backends.base import Asset, shared_asset
+from mezzotint.backends.base import Asset
+from mezzotint.sim.addons.assets import requested_addons
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Worker
 from mezzotint.sim.scheduling.routing.holders import Among, Key, name_of_set
@@ -70,11 +71,13 @@ class ByAddons(WorkAndLoads):
         key = worker.gpu.name, request.model
         loads = self._known.get(key)
         if loads is None:
-            (nets, loras), model, load = request.addons or NO_ADDONS, request.model or "", worker.backend.load
+            nets = requested_addons(self._run, request, "controlnet")
+            loras = requested_addons(self._run, request, "lora")
+            load = worker.backend.load
             loads = self._known[key] = AddonLoads(
-                [(net, load(net).seconds) for net in (shared_asset("controlnet", name, model) for name in nets)],
-                {*loras},
-                [load(shared_asset("lora", name, model)).seconds for name in loras],
+                [(net, load(net).seconds) for net in nets],
+                {lora.name for lora in loras},
+                [load(lora).seconds for lora in loras],
             )
         return loads
 

@@ -238,6 +238,26 @@ def test_request_answered_by_the_cache_is_outstanding_at_no_worker(router: Calla
         assert some[name][served].tolist() == alone[name].tolist()
 
 
+class LoadsBySize(FixedTimes):
+    """A load takes a second for each byte that the trace states, as of profiled add-ons."""
+
+    def load(self, asset: Asset) -> Cost:
+        return Cost(float(asset.size or 1))
+
+
+def test_missing_load_is_of_the_size_that_the_trace_states() -> None:
+    """... as the executor's own load is: by a measured size, a small and a large LoRA would be worth the same."""
+    run = engine([0.0], [1.0], backend=LoadsBySize([1.0]))
+    run.workload.addon_bytes = {"papercut": 5, "depth": 7}
+    run.open()
+    router = ByAddons()
+    router.bind(run)
+    (worker,) = run.cluster.workers
+    request = run.request(0, 0.0)
+    request.model, request.addons = "large", Addons(("canny", "depth"), ("papercut",))
+    assert router.missing_load_s(worker, request) == 1.0 + 7.0 + 5.0
+
+
 def test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there() -> None:
     run = engine([0.0], [1.0], 2, backend=FixedTimes([1.0], 3.0))
     run.open()
