@@ -203,7 +203,10 @@ class Lookup:
             of_all = " of all frames" * (where.frames > 1)
             size = f"{size_text(where.width, where.height, where.frames)} ({pixels} pixels{of_all})"
             outside = f"{what} at {size}, batch {where.batch} is outside the measured grid ({table.grid()})"
-            remedy = "use shapes=model, measure that size and batch, or allow it with extrapolate=warn"
+            # Of a size that was measured alone, the batch is too large: no other size would help.
+            is_batch = where.batch > 1 and table.covers(pixels, 1, NEAR)
+            avoid = "lower max_batch, or the images of a request (images=first)" if is_batch else "use shapes=model"
+            remedy = f"{avoid}, measure that size and batch, or allow it with extrapolate=warn"
             raise self.lacks(where.model, outside, remedy)
         return table.at(pixels, where.batch)
 

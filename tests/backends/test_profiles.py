@@ -269,8 +269,11 @@ def test_documented_rules_scale_a_profile(tmp_path: Path) -> None:
     assert seconds("step", 768, side, 1) == pytest.approx(0.04 + 0.06 * share)
     assert seconds("text_encode", 1, 1, 1) == 0.0
     assert seconds("vae_decode", side, side, 6) == pytest.approx(0.6)
-    with pytest.raises(BackendError, match="outside the measured grid"):
+    # The remedy is for what is outside: no other size makes a batch smaller.
+    with pytest.raises(BackendError, match=r"batch 8 is outside the measured grid .*; lower max_batch"):
         seconds("step", side, side, 8)
+    with pytest.raises(BackendError, match=r"batch 8 is outside the measured grid .*; use shapes=model"):
+        seconds("step", 2048, side, 8)
     scaled = Profiled("h100", folder=tmp_path, extrapolate="warn")
     assert seconds("step", side, side, 8, scaled) == pytest.approx(0.68)
     assert seconds("step", 2048, side, 1, scaled) == pytest.approx(0.2)
