@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 
 from mezzotint.traces.formats.clock import PER_SECOND
@@ -24,7 +26,7 @@ TIMES = ("arrival_s", "gen_s", "slo_s", "latency_s", "video_s")
 
 DURATIONS = TIMES[1:]
 
-UNIT_WORDS: Mapping[str, str] = {
+UNIT_WORDS: dict[str, str] = {
     word: unit
     for unit, words in {
         "ns": ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
@@ -51,6 +53,14 @@ NULLS = frozenset(_DATA["nulls"])
 
 SIZES: Mapping[str, Sequence[int]] = _DATA["sizes"]
 """Name of a size -> width and height, pixels."""
+
+LINES: Mapping[str, str] = _DATA["lines"]
+"""Name of a size that tells neither its shape nor its orientation -> a size that it is often of."""
+
+DURATION_PART = re.compile(r"(\d+(?:[.]\d*)?)\s*([^\W\d_]+)\s*")
+"""A number with a unit behind it: 5s, 500 ms; Go writes several in a duration, 1m30.5s."""
+
+DURATION_END = r"\d\s*\pL+\s*$"
 
 WELL = re.compile(
     r"[23]\d\d([.]0*)?( .*)?|true|ok|done|success\w*|succeeded|complete[d]?|finished|queued|in_progress|processing",
@@ -204,3 +214,26 @@ def status_text(column: str, cell: Any) -> str | None:
 def scale(unit: str | None) -> float:
     """Return how many of a unit make a second; of none, 1."""
     return PER_SECOND[unit or "s"]
+
+
+def stated_seconds(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return durations whose cells state their units, (n,) text, as text of seconds; None unless all do."""
+    if not pc.any(pc.match_substring_regex(cells, DURATION_END)).as_py():
+        return None
+    texts = cells.to_pylist()
+    try:
+        seconds = [None if text is None or text.strip().lower() in NULLS else _stated_s(text) for text in texts]
+    except KeyError:
+        return None
+    found = [text if second is None else f"{second:.9f}" for text, second in zip(texts, seconds, strict=True)]
+    return pa.chunked_array([pa.array(found, pa.string())])
+
+
+def _stated_s(text: str) -> float:
+    """Return the seconds of 5s, 500 ms or Go's 1m30s. Raises KeyError if a number lacks a unit, or has another."""
+    parts = DURATION_PART.findall(text)
+    if DURATION_PART.sub("", text).strip() or not parts:
+        raise KeyError(text)
+    minutes = {"m": "min"} if len(parts) > 1 else {}  # a lone m may be anything
+    units = UNIT_WORDS | minutes
+    return sum(float(number) / scale(units[word.lower().replace("µ", "u").replace("μ", "u")]) for number, word in parts)

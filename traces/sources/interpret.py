@@ -18,6 +18,8 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.cells import are_dates, as_text, integers, name_of, numbers, pointed, refusal, unit_of
 from mezzotint.traces.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
 from mezzotint.traces.formats.headers import (
+    DURATIONS,
+    LINES,
     NAMES,
     NULLS,
     PARTS,
@@ -34,6 +36,7 @@ from mezzotint.traces.formats.headers import (
     normalise,
     not_requests,
     scale,
+    stated_seconds,
 )  # fmt: skip
 from mezzotint.traces.sources.reader import make_reading
 from mezzotint.traces.table.columns import SCHEMA
@@ -70,7 +73,7 @@ MODELS_OWN = ("auto", "default")
 """Sizes that leave the choice to the model."""
 
 NO_SIZE = (0, 0)
-"""What `_sides` makes of a text that is no size."""
+"""What `sides_of` makes of a text that is no size."""
 
 MIN_FRAMES = 16
 """Frames of the shortest clips of video models. A length of so many seconds may be one of frames."""
@@ -162,6 +165,8 @@ class Interpretation:
             elif means is not None and self._is_row_number(column, means.name):
                 self.left_out[column] = "the number of the row"
             elif means is not None:
+                if means.name in DURATIONS and (stated := stated_seconds(self.cells[column])) is not None:
+                    self.cells[column], means = stated, Meaning(means.name, "s")
                 self.meanings[column] = means
                 candidates.setdefault(means.name, []).append(column)
         self._join_times(candidates.get("arrival_s", []))
@@ -446,14 +451,14 @@ class Interpretation:
         if column is None:
             return
         distinct = self.cells[column].combine_chunks().dictionary_encode()
-        sides = [_sides(text) for text in distinct.dictionary.to_pylist()]
+        sides = [sides_of(text) for text in distinct.dictionary.to_pylist()]
         known = pa.scalar(False)
         if {"width", "height"} <= columns.keys():
             known = pc.or_(pc.is_valid(columns["width"]), pc.is_valid(columns["height"]))
         is_none = pa.array([side == NO_SIZE for side in sides], pa.bool_()).take(distinct.indices)
         if (index := pc.index(pc.and_not(is_none, known), pa.scalar(True)).as_py()) >= 0:
-            expected = "WIDTHxHEIGHT in pixels, such as 1024x768 (--map size= goes without the column)"
-            raise refusal(origin, index, "size", repr(self.cells[column][index].as_py()), expected)
+            found = self.cells[column][index].as_py()
+            raise refusal(origin, index, "size", repr(found), size_expected(found))
         if names := sorted({text.strip() for text in distinct.dictionary.to_pylist()} & SIZES.keys()):
             shown = ", ".join(f"{name} as {'x'.join(map(str, SIZES[name]))}" for name in names)
             self.remarks.append(f"{column}: {shown}, as fal names sizes")
@@ -605,7 +610,7 @@ class Interpretation:
         return [excerpt(line, 2000) for line in (*lines, *self.remarks)]
 
 
-def _sides(text: str) -> tuple[int, int] | None:
+def sides_of(text: str) -> tuple[int, int] | None:
     """Return width and height, None if the model chooses them, `NO_SIZE` for a text that is no size."""
     if text.strip().lower() in MODELS_OWN:
         return None
@@ -613,8 +618,15 @@ def _sides(text: str) -> tuple[int, int] | None:
         return int(match[1]), int(match[2])
     if text.strip().lower() in SIZES:
         return SIZES[text.strip().lower()][0], SIZES[text.strip().lower()][1]
-    is_side = re.fullmatch(r"\s*\d{1,9}\s*", text) and int(text) in SQUARES
-    return (int(text), int(text)) if is_side else NO_SIZE
+    side = re.fullmatch(r"\s*(\d{1,9})\s*(?:px)?\s*", text)
+    return (int(side[1]), int(side[1])) if side and int(side[1]) in SQUARES else NO_SIZE
+
+
+def size_expected(text: str) -> str:
+    """Return what is expected in place of a text that is no size."""
+    word = text.strip().lower()
+    example = f"{LINES[word]} if that is what {text.strip()} stands for here" if word in LINES else "1024x768"
+    return f"WIDTHxHEIGHT in pixels, such as {example} (--map size= goes without the column)"
 
 
 def _count(cell: str) -> int:

@@ -28,16 +28,16 @@ from mezzotint.traces.formats.headers import (
     NAMES,
     NULLS,
     PARTS,
-    SIZES,
     UNIT_WORDS,
     WELL,
     meaning,
     normalise,
+    stated_seconds,
     status_text,
 )
 from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
-from mezzotint.traces.sources.interpret import AGREE_S, MODELS_OWN, SAID, SIZE
+from mezzotint.traces.sources.interpret import AGREE_S, NO_SIZE, SAID, sides_of
 from mezzotint.traces.sources.table import Table
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Reading
@@ -394,14 +394,13 @@ class _Gathered:
         for index, size in enumerate(self.values.pop("size")):
             if size is None:
                 continue
-            word = size.strip().lower()
-            match = SIZE.fullmatch(size)
+            sides = sides_of(size)
             if width[index] is not None or height[index] is not None:
                 self.left_out[path] += 1
-            elif match or word in SIZES:
-                width[index], height[index] = match.groups() if match else map(str, SIZES[word])
-            elif word not in MODELS_OWN:
+            elif sides == NO_SIZE:
                 odd[size] += 1
+            elif sides is not None:
+                width[index], height[index] = map(str, sides)
         if odd:
             remarks.append(f"{path}: no WIDTHxHEIGHT, so that these requests have no size: {_counted(odd)}")
 
@@ -462,8 +461,10 @@ class _Gathered:
         """Return the latencies in seconds, NaN where there is none."""
         origin = Origin(self.where, {"latency_s": headers["latency_s"]}, np.array(self.rows))
         texts = [None if (text or "-").strip().lower() in NULLS else text for text in self.values["latency_s"]]
-        cells = pointed(pa.chunked_array([pa.array(texts, pa.string())]), origin, "latency_s")
-        took_s = np.asarray(numbers(cells, origin, "latency_s"))
+        cells = pa.chunked_array([pa.array(texts, pa.string())])
+        if (stated := stated_seconds(cells)) is not None:
+            return np.asarray(numbers(stated, origin, "latency_s"))
+        took_s = np.asarray(numbers(pointed(cells, origin, "latency_s"), origin, "latency_s"))
         return took_s / PER_SECOND[units.get(headers["latency_s"], "s")]
 
     def _apart(self, took_s: Any, column: str, headers: Mapping[str, str], units: Mapping[str, str]) -> Iterator[str]:

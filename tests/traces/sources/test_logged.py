@@ -231,11 +231,11 @@ def test_lines_of_perf_analyzer_have_a_latency(tmp_path: Path) -> None:
 
 
 def test_sizes_of_two_forms_are_merged(tmp_path: Path) -> None:
-    sizes = [{"width": 64, "height": 32}, "128x64", "landscape_16_9", "auto", "huge"]
+    sizes = [{"width": 64, "height": 32}, "128x64", "landscape_16_9", "512px", "auto", "huge"]
     trace = load(
         "gateway", lines(*({"ts": ts, "prompt": "a", "image_size": size} for ts, size in enumerate(sizes))), tmp_path
     )
-    assert [row.get("width") for row in rows(trace)] == [64, 128, 1024, None, None]
+    assert [row.get("width") for row in rows(trace)] == [64, 128, 1024, 512, None, None]
     assert "image_size: no WIDTHxHEIGHT, so that these requests have no size: huge (1)" in trace.notes[SAID]
 
 
@@ -276,6 +276,8 @@ def test_times_of_answers_give_arrivals(tmp_path: Path) -> None:
     at_end.sort(key=lambda record: record["end_time"])
     there = load("gateway", lines(*at_end), tmp_path)
     assert there.arrival_s.tolist() == load("gateway", lines(*at_start), tmp_path).arrival_s.tolist() == [0, 3.25, 3.75]
+    with_unit = lines(*({**record, "latency_s": f"{1000 * record['latency_s']:g}ms"} for record in at_end))
+    assert load("gateway", with_unit, tmp_path).arrival_s.tolist() == there.arrival_s.tolist()
     mapped = lines(
         *({"when": record["end_time"], "prompt": "a", "latency_s": record["latency_s"]} for record in at_end)
     )
