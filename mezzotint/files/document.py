@@ -89,9 +89,12 @@ def _check_depth(content: str | bytes) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a JSON document. Raises DocumentError: no JSON, nested too deeply, or a number that no float holds."""
+    """Return a JSON document.
+
+    Raises DocumentError: no JSON, nested too deeply, a key twice, or a number that no float holds.
+    """
     try:
-        found = json.loads(text, parse_int=_integer)
+        found = json.loads(text, parse_int=_integer, object_pairs_hook=unique_keys)
     except RecursionError:
         raise DocumentError(_TOO_DEEP) from None
     except ValueError as error:
@@ -106,6 +109,16 @@ def parse_json(text: str | bytes) -> Any:
         depth += 1
         if depth > MAX_DEPTH:
             raise DocumentError(f"key {level[0][0]!r}: {_TOO_DEEP}")
+    return found
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object. Raises DocumentError for a key twice, of which `json` takes the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise DocumentError(f"key {twice!r} is there twice in an object; keep one")
     return found
 
 

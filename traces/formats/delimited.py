@@ -313,7 +313,7 @@ def _unparsed(message: str, path: Path, done: int, header: list[str], delimiter:
         )
     if "straddl" in message:
         return TraceError(
-            f"{path}: after row {done - 1}: found a row longer than a cell may be; raise"
+            f"{path}: row {done} or one after it: found a row longer than a cell may be; raise"
             " --max-prompt-bytes, or close the quote that is open there"
         )
     bad = re.search(r"In CSV column #(\d+): Row #(\d+): .*UTF-?8", message)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from mezzotint.files.document import unique_keys
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.table.limits import Limits, open_bounded
 from mezzotint.traces.table.validation import excerpt
@@ -24,6 +25,9 @@ WRAPPERS = frozenset(
     ["requests", "data", "items", "records", "results", "logs", "entries", "rows", "traces", "events", "jobs"]
 )
 """Names of the list of records in an object around it."""
+
+OF_DIFFUSIONDB = {"p": "prompt", "se": "seed", "c": "cfg", "st": "steps", "sa": "sampler"}
+"""Keys of an image in part-000001.json of DiffusionDB, which names each image, and their usual names."""
 
 LABEL = re.compile(r"\d+$|\d{4}-\d\d-\d\d")
 """A row's label in a table that pandas wrote: a number or a date."""
@@ -62,13 +66,17 @@ def unwrapped(groups: Iterator[list[Any]]) -> tuple[Iterator[Any], str]:
     """Return values, and in words where in the file they are.
 
     One object around a list of objects stands for the list, one of lists of equal lengths for a record of each place,
-    and one of objects with the numbers of rows as names for the table that pandas' to_json wrote.
+    and one of objects with the numbers of rows as names for the table that pandas' to_json wrote. An object of
+    DiffusionDB's images is a record of each.
     """
     values = itertools.chain.from_iterable(groups)
     first = list(itertools.islice(values, 2))
     outer = first[0] if len(first) == 1 and isinstance(first[0], dict) else {}
     if (table := _of_pandas(outer)) is not None:
         return iter(table), ", as pandas writes a table"
+    if outer and all(isinstance(image, dict) and image.keys() == OF_DIFFUSIONDB.keys() for image in outer.values()):
+        images = ({OF_DIFFUSIONDB[key]: value for key, value in image.items()} for image in outer.values())
+        return images, ", a part of DiffusionDB's images (its metadata.parquet has their times, users and sizes)"
     lists = {name: value for name, value in outer.items() if isinstance(value, list) and value}
     if len(lists) > 1 and len(lists) == len(outer) and len({len(value) for value in lists.values()}) == 1:
         return (dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)), ", a list a column"
@@ -124,7 +132,7 @@ class _Text:
     def __init__(self, stream: BinaryIO, path: Path, limits: Limits) -> None:
         self._stream, self._path = stream, path
         self._longest = 16 * limits.max_prompt_bytes
-        self._decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+        self._decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._text, self._at, self._taken = "", 0, 0
         self._done = 0  # values yielded, and so the number of the next one in messages

@@ -19,16 +19,17 @@ from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from mezzotint.settings.ranges import Amount, Count
+from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.columnar import from_hub, read_parquet
-from mezzotint.traces.formats.delimited import Dialect, read_delimited
-from mezzotint.traces.formats.jsontext import elements, members
+from mezzotint.traces.formats.delimited import HEAD_BYTES, Dialect, read_delimited
+from mezzotint.traces.formats.jsontext import elements, is_json, members
 from mezzotint.traces.formats.records import Name, check_records
 from mezzotint.traces.formats.requests import requests
 from mezzotint.traces.sources import Streamed, published_rows
 from mezzotint.traces.sources.published_rows import CLOCKS, Log
 from mezzotint.traces.sources.reader import Rows, with_row_numbers
 from mezzotint.traces.table.ingest import ORDER_ONLY, Reading
-from mezzotint.traces.table.limits import Limits
+from mezzotint.traces.table.limits import Limits, open_unpacked
 
 FOLDER = resources.files("mezzotint.traces.sources") / "logs"
 
@@ -148,6 +149,12 @@ def _tables(where: str, limits: Limits, declared: LogMap) -> tuple[list[str], It
     if declared.format == "tsv without quotes":
         return read_delimited(path, limits, Dialect(delimiter="\t", quote=None))
     if declared.format == "csv" or path.suffix != ".parquet":
+        with open_unpacked(path, limits) as stream:
+            if is_json(stream.peek(HEAD_BYTES)):
+                raise TraceError(
+                    f"{path}: holds JSON, expected {declared.title.format(file=path.name)}, as {declared.format}; name"
+                    " that file, or read the records with `mezzotint trace import table`"
+                )
         return read_delimited(path, limits)
     if where == declared.hub:
         return from_hub(where)

@@ -91,6 +91,11 @@ def test_number_that_no_float_holds_is_refused_in_plain_words(digits: int) -> No
         parse_json(f'{{"a": {"1" * digits}}}')
 
 
+def test_key_twice_in_json_is_refused() -> None:
+    with pytest.raises(DocumentError, match="key 'b' is there twice in an object; keep one"):
+        parse_json('{"a": 1, "c": [{"b": 1, "a": 2, "b": 1}]}')
+
+
 def test_malformed_json_is_one_line() -> None:
     for text in ("", "{", "[1,", "1" * 9999, b"\xff"):
         with pytest.raises(DocumentError) as refused:

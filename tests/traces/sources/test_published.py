@@ -305,6 +305,12 @@ ONE = "5,a,1,u,p,1,1,1,1,,1,1,1\n"
         ("diffusiondb", published(), {"nsfw_max": 0.0}, "no requests are left of 4"),
         ("diffusiondb", published(), {"limit": 0}, "limit=0"),
         ("diffusiondb", published(), {"nsfw_max": float("nan")}, "nsfw_max=nan"),
+        (
+            "diffusiondb",
+            '{"a.png": {"p": "a fox"}}',
+            {},
+            "holds JSON, expected DiffusionDB .*trace import table`",
+        ),
         ("gentd26", "a,b\n1,2\n", {}, "column 'num_inference_steps' is missing"),
         ("gentd26", TIMED + FAILED.format(-1), {}, "row 0, column num_lora: found -1, expected 0 to 1000"),
         ("gentd26", TIMED + FAILED.format(0) * 2, {"drop_failed": True}, "no requests are left of 2"),

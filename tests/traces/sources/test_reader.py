@@ -87,6 +87,13 @@ def test_invalid_utf_8_in_parquet_is_refused(tmp_path: Path) -> None:
     refused("diffusiondb as parquet", parquet_bytes(prompt=broken), "not valid .*UTF-?8", tmp_path)
 
 
+def test_row_longer_than_a_block_is_named_where_it_may_begin(tmp_path: Path) -> None:
+    huge = b"x" * 20_000_000
+    refused("table", b"prompt\n" + huge + b"\na\n", "row 0 or one after it: .*--max-prompt-bytes", tmp_path)
+    rows = b"prompt\n" + b"a fox\n" * 1_000_000
+    refused("table", rows + huge + b"\na\n", "row [1-9][0-9]* or one after it: .*--max-prompt-bytes", tmp_path)
+
+
 @pytest.mark.parametrize("importer", [*TEXT, "diffusiondb as parquet"])
 def test_prompt_of_ten_megabytes_needs_max_prompt_bytes(importer: str, tmp_path: Path) -> None:
     huge = b"x" * 10_000_000

@@ -518,6 +518,8 @@ def test_requests_at_equal_intervals_are_taken_if_told(tmp_path: Path) -> None:
         ('{"time": 0, "loras": {"path": "x"}}{"time": 1, "loras": "[\'a\', \'b\']"}', "loras", [["x"], ["a", "b"]]),
         ('{"v": 1, "requests": [{"time": 0, "prompt": "a"}, {"time": 5, "prompt": "b"}]}', "prompt", ["a", "b"]),
         ('{"time": [0, 5], "prompt": ["a", "b"]}', "prompt", ["a", "b"]),
+        ('{"a.png": {"p": "a fox", "se": 1, "c": 7.0, "st": 50, "sa": "k_lms"}}', "prompt", ["a fox"]),
+        ('{"a.png": {"p": "a fox", "se": 1, "c": 7.0, "st": 50, "sa": "k_lms"}}', "guidance", [7.0]),
     ],
 )
 def test_values_as_tools_write_them_are_read(text: str, column: str, expected: list[Any], tmp_path: Path) -> None:
@@ -682,6 +684,7 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("time,width\n1,\"1,024\"\n", {}, "row 0, column width: found '1,024'"),
         ("time,prompt\n3/13/2026,a\n13/3/2026,b\n", {}, "row 0, .*expected day and month in the order of other rows"),
         ("1,2\n3,4\n", {}, "found numbers .*put them before it, such as arrival_ms,prompt"),
+        ('{"time": 0}\n{"time": 1, "steps": 10, "steps": 20}\n', {}, "value 1: .*key 'steps' is there twice"),
         ('["a", "b"]', {}, "value 0: found 'a', expected a record .*trace import prompts"),
     ],
 )  # fmt: skip
