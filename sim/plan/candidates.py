@@ -180,7 +180,8 @@ class _Catalogue:
         own_prices = self._own_prices(options.prices)
         self._prices |= own_prices
         self.clusters = _clusters(options.gpu, self._gpus)
-        self._folders, self._scalings = folders, self._declare_scalings(options.assume)
+        self._folders = folders
+        self._scalings = self._declare_scalings(options.assume)
         self._made: list[Scaled] = []
         self._profiles = {kind: self._find_profiles(kind) for kinds in self.clusters for kind in kinds}
         self._measured = {kind: set(profiles) for kind, profiles in self._profiles.items()}
@@ -204,7 +205,7 @@ class _Catalogue:
         if not assume:
             return []
         text = ",".join(assume)
-        check_assumed(text, {gpu.name for gpu in self._gpus.values()})
+        check_assumed(text, {gpu.name for gpu in self._gpus.values()}, self._folders)
         self._words.append(f"assume={text}")
         return parse_scalings(text)
 

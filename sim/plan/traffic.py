@@ -21,6 +21,7 @@ from mezzotint.sim.run.config.compose import compose_config, resolve_config
 from mezzotint.sim.run.config.options import files_of, prepare_overrides
 from mezzotint.traces.sources import Source
 from mezzotint.traces.sources.table import import_table
+from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.trace import Trace, make, write
 
 STEADY_ROWS = 100_000
@@ -131,6 +132,11 @@ def find_traffic(options: Options) -> Traffic:
     elif path is not None and not is_chosen:
         words.append("arrivals=trace")
     trace = _load(options, words)
+    if options.rate_rpm is None and not is_chosen and trace.notes.get("arrival_s") == ORDER_ONLY:
+        raise ConfigError(
+            f"{options.trace}: has an order of requests and no times; give --rate-rpm, or map its column of times in"
+            " `mezzotint trace import`"
+        )
     traffic = Traffic(
         trace, name, tuple(words), "", REPLICATIONS, options.rate_rpm, None, 0, 0, None, path is not None,
         frozenset(keys & {"trace.requests", "preload", "warmup"}),

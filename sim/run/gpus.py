@@ -3,10 +3,13 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from mezzotint.backends.base import Backend, BackendError
+from mezzotint.backends.profile import shipped, within
 from mezzotint.backends.scaling import parse
 from mezzotint.settings.suggest import suggest
 from mezzotint.sim.core.culprit import class_name
@@ -65,7 +68,9 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
     """
     of_pools = pools(cluster)
     if isinstance(assume := node.get("assume"), str):  # a value of another type is refused where it is built
-        check_assumed(assume, {*gpus(), *(pool.gpu.name for pool in of_pools)})
+        folder = node.get("folder")
+        own = [shipped(), *([Path(folder)] if isinstance(folder, str) else [])]
+        check_assumed(assume, {*gpus(), *(pool.gpu.name for pool in of_pools)}, own)
     if isinstance(cluster, ClusterSettings):
         return [Kind(of_pools[0].gpu, build(node, "backend", Backend))] * cluster.count
     if "gpu" not in node:
@@ -80,8 +85,13 @@ def kinds(node: Mapping[str, Any], cluster: ClusterSettings | PooledSettings) ->
     return [Kind(pool.gpu, backends[pool.gpu.name]) for pool in of_pools for _ in range(pool.count)]
 
 
-def check_assumed(assume: str, known: Collection[str]) -> None:
-    """Raise ConfigError if ``assume`` cannot be read, or scales to a kind of GPU that is not ``known``."""
+def check_assumed(assume: str, known: Collection[str], folders: Sequence[Path | Traversable]) -> None:
+    """Raise ConfigError if ``assume`` cannot be read, or names a kind of GPU that nobody knows.
+
+    Args:
+        known: kinds that seconds may be scaled to, and from.
+        folders: folders with profiles of further kinds that they may be scaled from.
+    """
     try:
         scalings = parse(assume)
     except BackendError as error:
@@ -91,6 +101,15 @@ def check_assumed(assume: str, known: Collection[str]) -> None:
             raise ConfigError(
                 f"assume: {scaling}: {scaling.gpu} is no kind of GPU; {suggest(scaling.gpu, sorted(known))}"
             )
+        if scaling.like in known:
+            continue
+        try:
+            profiled = {profile.gpu for folder in folders for profile in within(folder)}
+        except BackendError as error:
+            raise ConfigError(str(error)) from None
+        if scaling.like not in profiled:
+            hint = suggest(scaling.like, sorted({*known, *profiled}))
+            raise ConfigError(f"assume: {scaling}: {scaling.like} is no kind of GPU; {hint}")
 
 
 def roles(

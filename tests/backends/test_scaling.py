@@ -91,6 +91,9 @@ def test_run_with_a_scaled_time_warns_and_is_marked(capsys: pytest.CaptureFixtur
     assert "sdxl-mlperf was measured on l4" in capsys.readouterr().err
     assert main([*words, "assume=a10h=l40s"]) == 2
     assert "a10h is no kind of GPU; did you mean a10g?" in capsys.readouterr().err
+    unused = [*words, "cluster=l40s"]
+    assert main([*unused, "assume=a10g=l40"]) == 2  # a kind that the run does not have
+    assert "assume: a10g=l40: l40 is no kind of GPU; did you mean l40s?" in capsys.readouterr().err
     assert main([*words, "backend.assume=1.9"]) == 2
     assert "backend.assume: found 1.9, expected str or null" in capsys.readouterr().err
     assert main([*words, "backend=live", "assume=a10g=l40s"]) == 2

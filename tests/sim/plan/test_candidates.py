@@ -99,6 +99,8 @@ def test_kind_without_a_profile_is_refused_with_the_nearest_kinds_and_the_option
         ask(model="sdxl", gpu=["a10g"])
     with pytest.raises(ConfigError, match=r"a10q is no kind of GPU; did you mean a10g\?"):
         ask(model="sdxl", gpu=["a10g"], assume=["a10q=l40s"])
+    with pytest.raises(ConfigError, match=r"assume: a10g=l40: l40 is no kind of GPU; did you mean l40s\?"):
+        ask(model="sdxl", gpu=["l4"], assume=["a10g=l40"])
 
 
 MODEL = "large: {_target_: mezzotint.sim.core.model.Model, name: my-model, steps: 10, width: 1024, height: 1024}\n"

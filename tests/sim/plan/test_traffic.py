@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.traffic import LEAD_S, PERIODS, Traffic, find_starts, find_traffic
 from mezzotint.sim.run.shared_trace import repeat
@@ -62,3 +63,10 @@ def test_repeated_requests_come_in_order_with_ids_of_their_own() -> None:
     twice = repeat(once, 2)
     assert twice.column("steps").tolist() == [5, 9, 5, 9]
     assert twice.arrival_s.tolist() == [0, 3, 4, 7]
+
+
+def test_log_without_times_asks_for_a_rate(tmp_path: Path) -> None:
+    (path := tmp_path / "log.csv").write_text("prompt,steps\na fox,20\na dog,20\n")
+    with pytest.raises(ConfigError, match=r"log\.csv: has an order of requests and no times; give --rate-rpm, or map"):
+        find_traffic(Options(["p95<10s"], trace=path, runs=tmp_path / "runs"))
+    assert len(find_traffic(Options(["p95<10s"], trace=path, rate_rpm=60.0, runs=tmp_path / "runs")).trace) == 2
