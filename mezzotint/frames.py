@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mezzotint.arguments import as_path
 from mezzotint.traces.formats.opening import frame_table
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import store
@@ -38,7 +39,7 @@ def trace(source: "str | Path | pd.DataFrame", path: str | Path | None = None, *
     else:
         where = Path("frame")
         reading = Table(path=where, **options).reading(frame_table(source), "pandas frame")
-    target = Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet" if path is None else Path(path)
+    target = Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet" if path is None else as_path("path", path)
     store(reading, target)
     say(reading.notes, where)
     return target.resolve()

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pydantic import ValidationError
 
+from mezzotint.arguments import as_path
 from mezzotint.files.validation import first_error
 from mezzotint.frames import path_of
 from mezzotint.plots import Figure
@@ -91,8 +93,9 @@ class Plan:
 
         Raises ConfigError: they cannot be written.
         """
-        write(self._answer, Path(folder), self.command)
-        return Path(folder) / "plan.html"
+        path = as_path("folder", folder)
+        write(self._answer, path, self.command)
+        return path / "plan.html"
 
     def __repr__(self) -> str:
         return self.answer
@@ -141,6 +144,8 @@ def plan(
 
     Raises ConfigError, TraceError, BackendError: the input cannot be used.
     """
+    paths = {"runs": runs, "prices": prices, "profiles": profiles, "config_dir": config_dir}
+    checked: dict[str, Any] = {name: None if path is None else as_path(name, path) for name, path in paths.items()}
     try:
         options = Options(
             target=_listed(target),
@@ -149,7 +154,6 @@ def plan(
             design=_listed(designs),
             trace=None if trace is None else path_of(trace),
             rate_rpm=rate_rpm,
-            prices=prices,  # type: ignore[arg-type]  # the class makes paths of texts
             min_quality=min_quality,
             max_gpus=max_gpus,
             rank=rank,
@@ -157,12 +161,10 @@ def plan(
             replications=replications,
             jobs=jobs,
             launcher=launcher,
-            runs=runs,  # type: ignore[arg-type]
             overrides=overrides,
-            config_dir=config_dir,  # type: ignore[arg-type]
-            profiles=profiles,  # type: ignore[arg-type]
             assume=_listed(assume),
             plugin=_listed(plugins),
+            **checked,
         )
     except ValidationError as error:
         raise ConfigError(f"{first_error(error)}; correct the argument") from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from mezzotint.arguments import as_path
 from mezzotint.files.atomic import atomic_write
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.report.figures import charts
@@ -33,7 +34,7 @@ class Figure:
 
     def save(self, path: str | Path) -> None:
         """Write the figure to ``path``, as SVG or PNG by its suffix. Raises ConfigError for another suffix."""
-        path = Path(path)
+        path = as_path("path", path)
         draw = {".svg": svg, ".png": png}.get(path.suffix)
         if draw is None:
             raise ConfigError(f"{path}: found the suffix '{path.suffix}', expected .svg or .png")

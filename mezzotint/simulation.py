@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf.errors import OmegaConfBaseException
 
+from mezzotint.arguments import as_path, as_texts
 from mezzotint.frames import path_of
 from mezzotint.results import Run, Sweep
 from mezzotint.settings.suggest import suggest
@@ -33,7 +34,7 @@ def run(
     *overrides: str,
     folder: str | Path | None = None,
     config_dir: str | Path | None = None,
-    plugins: tuple[str, ...] = (),
+    plugins: str | Sequence[str] = (),
     progress: bool = False,
     **keys: Any,
 ) -> Run:
@@ -53,7 +54,7 @@ def run(
         SimulationError: a policy did what cannot be; the message names it.
     """
     temporary, place = _place(folder)
-    with allow_plugins(list(plugins)), _as_config_errors():
+    with allow_plugins(as_texts("plugins", plugins)), _as_config_errors():
         words = prepare_overrides([*_words(overrides), *_overrides(keys), f"run.dir={place}"])
         plain = resolve_config(compose_config(words, _files(config_dir)))
         _, path, _ = simulate_into(plain, place, progress=progress)
@@ -65,7 +66,7 @@ def sweep(
     folder: str | Path | None = None,
     jobs: int = 1,
     config_dir: str | Path | None = None,
-    plugins: tuple[str, ...] = (),
+    plugins: str | Sequence[str] = (),
     progress: bool = False,
     **keys: Any,
 ) -> Sweep:
@@ -81,7 +82,7 @@ def sweep(
     temporary, place = _place(folder)
     words = [*_words(overrides), *_overrides(keys), f"run.dir={place}", f"hydra.launcher.n_jobs={jobs}"]
     shown = nullcontext() if progress else redirect_stdout(io.StringIO())
-    with allow_plugins(list(plugins)), _as_config_errors(), shown:
+    with allow_plugins(as_texts("plugins", plugins)), _as_config_errors(), shown:
         if run_sweep(prepare_overrides(words), _files(config_dir)):
             raise ConfigError(f"{place}: a point of the sweep failed; its message is above")
     return Sweep.of(place, temporary)
@@ -89,7 +90,7 @@ def sweep(
 
 def load(folder: str | Path) -> Run | Sweep:
     """Load a run folder, or a folder of runs as a Sweep. Raises ConfigError if it holds no run."""
-    path = Path(folder)
+    path = as_path("folder", folder)
     return Run(path) if (path / SUMMARY).is_file() else Sweep.of(path)
 
 
@@ -102,21 +103,23 @@ def choices(group: str | None = None, config_dir: str | Path | None = None) -> "
 
     if group is None:
         rows = [(name, each.line) for name, each in config_choices.groups().items()]
+    elif not isinstance(group, str):
+        raise ConfigError(f"group: found {shortened(group)}, expected the name of a group; choices() returns all")
     elif group not in config_choices.groups():
         raise ConfigError(f"{group}: is no group; {suggest(group, config_choices.groups(), 'mezzotint list')}")
     else:
-        own = None if config_dir is None else Path(config_dir)
+        own = None if config_dir is None else as_path("config_dir", config_dir)
         rows = [(each.name, each.line) for each in config_choices.choices(group, own)]
     return pd.DataFrame(rows, columns=["name", "description"])
 
 
 def _files(config_dir: str | Path | None) -> Files:
-    return Files(None if config_dir is None else Path(config_dir))
+    return Files(None if config_dir is None else as_path("config_dir", config_dir))
 
 
 def _place(folder: str | Path | None) -> tuple["TemporaryDirectory[str] | None", Path]:
     if folder is not None:
-        return None, Path(folder)
+        return None, as_path("folder", folder)
     temporary = TemporaryDirectory(prefix="mezzotint-", ignore_cleanup_errors=True)
     return temporary, Path(temporary.name) / "run"
 

@@ -146,12 +146,33 @@ def test_what_cannot_be_read_is_a_config_error(words: tuple[Any], keys: dict[str
 
 
 @pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mezzotint.run(folder="a\0b"), "folder: found 'a"),
+        (lambda: mezzotint.run(config_dir=3), "config_dir: found 3, expected a path"),
+        (lambda: mezzotint.run(plugins="json\0"), "plugins: found 'json"),
+        (lambda: mezzotint.run(plugins="no_such_module"), "--plugin: no_such_module cannot be imported"),
+        (lambda: mezzotint.run(plugins=[3]), "plugins: found 3, expected a name or a list of names"),
+        (lambda: mezzotint.sweep("seed=1,2", plugins=3), "plugins: found 3"),
+        (lambda: mezzotint.load(3), "folder: found 3, expected a path"),
+        (lambda: mezzotint.choices(3), "group: found 3, expected the name of a group"),
+        (lambda: mezzotint.choices("system", 3), "config_dir: found 3"),
+        (lambda: mezzotint.plan(target="p95<10s", model="sdxl", rate_rpm=5, runs="a\0b"), "runs: found 'a"),
+        (lambda: mezzotint.plan(target="p95<10s", model="sdxl", rate_rpm=5, prices="a\0b"), "prices: found 'a"),
+    ],
+)
+def test_argument_that_is_no_path_or_name_is_a_config_error(call: Any, message: str) -> None:
+    with pytest.raises(mezzotint.ConfigError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
     ("keys", "message"),
     [
         ({"rate_rpm": float("nan")}, "rate_rpm: .*found nan"),
         ({"min_quality": 90}, "min_quality: input should be less than or equal to 1, found 90"),
         ({"cache": "cold"}, "cache: input should be 'empty', 'warm' or 'both', found 'cold'"),
-        ({"prices": {"l40s": 1}}, "prices: .*found"),
+        ({"prices": {"l40s": 1}}, "prices: found .*expected a path"),
         ({"max_gpus": np.int64(0)}, "max_gpus: input should be greater than or equal to 1"),
         ({"gpus": "l40z", "rate_rpm": 5}, "--gpu l40z: is no kind of GPU; did you mean l40s"),
     ],

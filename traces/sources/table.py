@@ -77,6 +77,10 @@ class Table(Streamed):
     def __post_init__(self) -> None:
         self.delimiter = {r"\t": "\t"}.get(self.delimiter or "", self.delimiter)
         self.quote = None if self.no_quotes else self.quote
+        self.leave_out = [self.leave_out] if isinstance(self.leave_out, str) else self.leave_out
+        for name, pairs in (("columns", self.columns), ("units", self.units)):
+            if not isinstance(pairs, Mapping):
+                raise TraceError(f"{self.path}: {name}: found {pairs!r}, expected a mapping; give a dict")
         if not self.list_separator:
             raise TraceError(f"{self.path}: list_separator='', expected a separator of names, such as ';'")
         for setting, value in (

@@ -648,6 +648,8 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("text\na\n", {"columns": {"prompt": "txt"}}, "column 'txt' is missing, found text"),
         ("text\na\n", {"columns": {"promt": "text"}}, "cannot map 'text' to 'promt'"),
         ("text\na\n", {"columns": {"prompt": "text", "user_id": "text"}}, "mapped to prompt and user_id"),
+        ("text\na\n", {"columns": 3}, "columns: found 3, expected a mapping"),
+        ("text\na\n", {"leave_out": "txt"}, "column 'txt' is missing"),
         ("text\na\n", {"leave_out": ["txt"]}, "column 'txt' is missing"),
         ("text\na\n", {"units": {"text": "day"}}, "--unit text=day: expected one of ns, us"),
         ("text\na\n", {"arrival": "noon"}, "arrival='noon', expected one of auto"),
