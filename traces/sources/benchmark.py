@@ -1,5 +1,6 @@
 """Result files of benchmark clients that list every request: AIPerf's, and that of `vllm bench serve`."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -268,6 +269,11 @@ class VllmBench(Streamed):
             rows, {"failed": failed, "without a start or a latency": ~(np.isfinite(times) & (seconds > 0))}
         )
         table.check_kept("check the errors in the file, and run the benchmark again")
+        if len(kept):
+            check_seconds(path, start, float(np.ptp(times[kept])), "a time of {:g} s between starts", content)
+            check_seconds(path, latency, float(seconds[kept].mean()), "a mean latency of {:g} s", content)
+        if client := {name: value for name, value in client_of(content).items() if math.isfinite(value)}:
+            notes["client"] = client
         columns: dict[str, Any] = {"latency_s": seconds[kept]}
         for name, theirs in (("prompt", "prompts"), ("request_id", "request_ids")):
             if theirs in lists:
@@ -276,6 +282,36 @@ class VllmBench(Streamed):
         fields = {"arrival_s": start, "latency_s": latency, "prompt": "prompts", "request_id": "request_ids"}
         notes[SAID] = _said(columns, fields, content)
         yield Batch(columns, pa.array(times[kept]), table.origin(rows[kept]))
+
+
+def check_seconds(path: Path, key: str, seconds: float, what: str, content: Mapping[str, Any]) -> None:
+    """Raise TraceError if ``seconds``, of ``key``, are more than the whole run lasted, as milliseconds would be."""
+    duration_s = content.get("duration")
+    if isinstance(duration_s, int | float) and not isinstance(duration_s, bool) and 0 < duration_s < seconds:
+        raise TraceError(
+            f"{path}: {key}: found {what.format(seconds)} in a run of {duration_s:g} s (duration); if it is in"
+            " milliseconds, write it in seconds"
+        )
+
+
+def client_of(content: Mapping[str, Any]) -> dict[str, float]:
+    """Return how a client says that it sent: `max_in_flight` requests, and `sent_rpm` a minute, inf for all at once.
+
+    Of `vllm bench serve` and its kin, and of AIPerf's profile_export_aiperf.json.
+    """
+    config = content.get("input_config")
+    load = config.get("loadgen") if isinstance(config, dict) else None
+    said = load if isinstance(load, dict) else content
+    keys = {
+        "max_in_flight": ("concurrency" if said is load else "max_concurrency", 1),
+        "sent_rpm": ("request_rate", 60),
+    }
+    return {name: per * float(said[key]) for name, (key, per) in keys.items() if _is_positive(said.get(key))}
+
+
+def _is_positive(value: Any) -> bool:
+    """Return True for a number above 0, or the text inf, as vLLM writes it."""
+    return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0)
 
 
 def lists_requests(content: Mapping[str, Any]) -> bool:

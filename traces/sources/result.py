@@ -11,7 +11,7 @@ import numpy as np
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import PER_SECOND
 from mezzotint.traces.formats.headers import UNIT_WORDS
-from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, lists_requests, read_object
+from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, check_seconds, client_of, lists_requests, read_object
 from mezzotint.traces.sources.table import Table, is_trace, say
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.limits import Limits, open_bounded
@@ -37,6 +37,8 @@ HEAD = 1 << 16
 
 def open_result(path: Path) -> Trace | dict[str, float]:
     """Return the requests of a result with arrivals and `latency_s`, or its aggregates by the keys of `AGGREGATES`.
+
+    Aggregates also have what `client_of` returns.
 
     Takes AIPerf's profile_export.jsonl, the JSON of `vllm bench serve`, aggregates as JSON, a trace of this program,
     and a table as `trace import table` reads it. Prints what was taken of the requests.
@@ -68,8 +70,11 @@ def open_result(path: Path) -> Trace | dict[str, float]:
             f"{path}: found the keys {excerpt(', '.join(content))}, expected a mean latency"
             f" ({', '.join(AGGREGATES['mean'])}) or lists of starts and latencies; name the result of a benchmark"
         )
-    _check_run(aggregates, content.get("duration"), path)
-    return aggregates
+    if not aggregates["mean"] or aggregates.get("requests") == 0:
+        raise TraceError(f"{path}: found no completed request; check the client's errors, and run the benchmark again")
+    key = next(key for key in AGGREGATES["mean"] if key.partition(".")[0] in content)
+    check_seconds(path, key, aggregates["mean"], "a mean latency of {:g} s", content)
+    return aggregates | client_of(content)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
@@ -102,17 +107,6 @@ def _aggregates(content: Mapping[str, Any], path: Path) -> dict[str, float]:
                     )
                 values.setdefault(name, value * (factor if unit is None else _factor(name, key, str(unit), path)))
     return values
-
-
-def _check_run(aggregates: Mapping[str, float], duration_s: Any, path: Path) -> None:
-    """Raise TraceError if no request was completed, or if the mean latency is longer than the whole run."""
-    if not aggregates["mean"] or aggregates.get("requests") == 0:
-        raise TraceError(f"{path}: found no completed request; check the client's errors, and run the benchmark again")
-    if isinstance(duration_s, int | float) and not isinstance(duration_s, bool) and 0 < duration_s < aggregates["mean"]:
-        raise TraceError(
-            f"{path}: found a mean latency of {aggregates['mean']:g} s in a run of {duration_s:g} s (duration); if the"
-            " latencies are in milliseconds, write them in seconds"
-        )
 
 
 def _factor(name: str, key: str, unit: str, path: Path) -> float:

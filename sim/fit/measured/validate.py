@@ -5,6 +5,7 @@ compared with a run of the arrivals that the configuration names.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -159,9 +160,11 @@ def _facts(
         "measured_requests": truth.get("requests"),
         "skipped": {"failed": int(failed)} if (failed := truth.get("failed")) else {},
     }
+    client = result.notes.get("client", {}) if isinstance(result, Trace) else result
+    about["contradictions"] = [] if replay.is_paired else _contradictions(client, replay.outcome.config["arrivals"])
     if isinstance(result, Trace):
         skipped = {why: count for why, count in result.notes.get("skipped", {}).items() if count}
-        about = {"client": result.source, "measured_requests": len(result), "skipped": skipped}
+        about |= {"client": result.source, "measured_requests": len(result), "skipped": skipped}
         about["images"] = sorted(set(result.column("images").tolist()))
         seen = measured_frame(result).dropna()
         about["clients"] = closed_loop(seen["arrival_s"].to_numpy(), seen["latency_s"].to_numpy())
@@ -176,6 +179,32 @@ def _facts(
         "spread": "repetition" if repeats else None if band is None else "seeds" if replay.others else "bootstrap",
         "rows": rows,
     }
+
+
+def _contradictions(client: Mapping[str, float], arrivals: Mapping[str, Any]) -> list[str]:
+    """Return how the simulated arrivals differ from what a client says of its own (`client_of`), a sentence each."""
+    said = []
+    at_most, sent_rpm = client.get("max_in_flight"), client.get("sent_rpm")
+    outstanding, rate_rpm = arrivals.get("outstanding"), arrivals.get("rate_rpm")
+    if at_most is not None and outstanding != at_most:
+        simulated = "no such bound" if outstanding is None else f"{outstanding} in flight"
+        said.append(
+            f"The client had at most {at_most:g} requests in flight (max_concurrency), and the simulated arrivals have"
+            f" {simulated}: compare with arrivals=closed arrivals.outstanding={at_most:g}."
+        )
+    if sent_rpm == math.inf:
+        if at_most is None and (rate_rpm is not None or outstanding is not None):
+            said.append(
+                "The client sent all requests at once (request_rate), and the simulated arrivals do not: compare with"
+                " arrivals=saturation arrivals.gap_s=0."
+            )
+    elif sent_rpm is not None and not (at_most if rate_rpm is None else math.isclose(rate_rpm, sent_rpm)):
+        simulated = "have no rate" if rate_rpm is None else f"are {rate_rpm:g} a minute"
+        said.append(
+            f"The client sent {sent_rpm:g} requests a minute (request_rate), and the simulated arrivals {simulated}:"
+            f" compare with arrivals=poisson arrivals.rate_rpm={sent_rpm:g}."
+        )
+    return said
 
 
 def _gpus(config: Mapping[str, Any]) -> dict[str, int]:
@@ -298,6 +327,7 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
             "The simulated arrivals are the configuration's and not the result's, so requests are not compared one by"
             " one."
         )
+    remarks.extend(facts["contradictions"])
     known = facts["measured_requests"]
     if known is not None and known != facts["requests"]:
         remarks.append(f"The result has {known:,.0f} requests; {facts['requests']:,} of the simulation are compared.")

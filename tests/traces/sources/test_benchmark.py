@@ -1,6 +1,7 @@
 """Result files of benchmark clients: arrivals and latencies are the file's own."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,18 @@ def test_vllm_failures_are_skipped_and_sizes_taken(tmp_path: Path) -> None:
         ({"start_times": [1.0], "ttfts": ["x"], "itls": [[]]}, "ttfts: row 0: found 'x', expected a number"),
         ({"start_times": [1.0], "ttfts": [1.0], "itls": [0.1]}, "itls: found .* expected 1 lists of seconds"),
         ({"start_times": [1.0], "ttfts": [None], "itls": [[]]}, "no requests are left of 1"),
+        (
+            {"start_times": [1.0, 5.0], "e2els": [1e3, 4e3], "duration": 9},
+            "e2els: found a mean latency of 2500 s in a",
+        ),
+        (
+            {"start_times": [1, 5], "ttfts": [9e2, 4e3], "itls": [[1], [2]], "duration": 9},
+            "ttfts .*in milliseconds",
+        ),
+        (
+            {"start_times": [1e3, 5e3], "e2els": [1, 4], "duration": 9},
+            "start_times: found a time of 4000 s",
+        ),
         ({"start_times": [1.0], "e2els": [1.0], "errors": ["no"]}, "no requests are left of 1"),
         ({"start_times": [1.0], "ttfts": [0.0], "itls": [[]]}, "no requests are left of 1"),
     ],
@@ -187,6 +200,20 @@ def test_aggregates_have_one_unit(content: dict[str, Any], mean_s: float, per_mi
 
 
 @pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"max_concurrency": 4, "request_rate": "inf"}, {"max_in_flight": 4.0, "sent_rpm": math.inf}),
+        ({"max_concurrency": None, "request_rate": 0.5}, {"sent_rpm": 30.0}),
+        ({"input_config": {"loadgen": {"concurrency": 2, "request_rate": None}}}, {"max_in_flight": 2.0}),
+        ({"max_concurrency": True, "request_rate": "trace"}, {}),
+    ],
+)
+def test_client_says_how_it_sent(content: dict[str, Any], expected: dict[str, float], tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(json.dumps({"latency_mean": 0.5, **content}))
+    assert open_result(tmp_path / "m.json") == {"mean": 0.5, **expected}
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("m.json", '{"a": 1}', "found the keys a, expected a mean latency"),
@@ -197,7 +224,11 @@ def test_aggregates_have_one_unit(content: dict[str, Any], mean_s: float, per_mi
         ("m.json", '{"request_throughput": {"avg": 1, "unit": "ms"}}', "expected requests/sec"),
         ("m.json", '{"latency_mean": 1, "latency_p99": NaN}', "latency_p99: found nan, expected a finite number"),
         ("m.json", '{"latency_mean": 0, "completed_requests": 0}', "found no completed request"),
-        ("m.json", '{"latency_mean": 5900, "duration": 120}', "a mean latency of 5900 s in a run of 120 s"),
+        (
+            "m.json",
+            '{"latency_mean": 5900, "duration": 120}',
+            "latency_mean: found .* of 5900 s in a run of 120 s",
+        ),
         ("m.json", '{"mean_e2el_ms": 1, "start_times": [1, 2], "e2els": [1]}', "e2els: found .* expected 2 values"),
     ],
 )

@@ -1,6 +1,7 @@
 """`mezzotint validate --measured`: the page, its figures, and what it refuses."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,49 @@ def test_drawn_arrivals_are_compared_over_seeds(tmp_path: Path, capsys: pytest.C
     assert facts["spread"] == "seeds"
     assert all(each["inside"] for each in facts["rows"])
     assert "the average of 10 seeds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("client", "words", "expected"),
+    [
+        ({"max_concurrency": 4}, ["arrivals=closed", "arrivals.outstanding=4"], []),
+        ({"max_concurrency": 4}, ["arrivals=closed"], ["have 1 in flight: compare with .*outstanding=4"]),
+        ({"max_concurrency": 4}, ["arrivals=poisson"], ["at most 4 .* no such bound: compare .*outstanding=4"]),
+        ({"request_rate": 0.5}, ["arrivals.rate_rpm=30"], []),
+        (
+            {"request_rate": 0.5},
+            ["arrivals.rate_rpm=10"],
+            ["sent 30 requests a .* are 10 a minute: .*rate_rpm=30"],
+        ),
+        ({"request_rate": 0.5}, ["arrivals=closed"], ["sent 30 requests a minute .* have no rate: .*arrivals=poisson"]),
+        (
+            {"request_rate": "inf"},
+            ["arrivals=poisson"],
+            ["at once .*arrivals=saturation arrivals.gap_s=0"],
+        ),
+        ({"request_rate": "inf", "max_concurrency": 1}, ["arrivals=closed"], []),
+    ],
+)
+def test_arrivals_that_contradict_the_client_are_said(
+    client: dict[str, Any], words: list[str], expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.json").write_text(json.dumps({"latency_mean": 0.5, **client}))
+    own, size = profile(tmp_path, 0.05, 0.1), ("models.large.width=512", "models.large.height=512")
+    facts = held(tmp_path, "--measured", str(tmp_path / "m.json"), "trace.requests=10", *size, own, *words)
+    assert len(facts["contradictions"]) == len(expected)
+    printed = capsys.readouterr().out
+    for said, pattern in zip(facts["contradictions"], expected, strict=True):
+        assert re.search(pattern, said)
+        assert said in printed
+
+
+def test_own_arrivals_of_a_result_contradict_nothing(tmp_path: Path) -> None:
+    lists = {"start_times": ARRIVALS.tolist(), "e2els": [0.5] * 200}
+    (tmp_path / "m.json").write_text(json.dumps({"max_concurrency": 4, "duration": 1000, **lists}))
+    size = ("models.large.width=512", "models.large.height=512", "shapes=model")
+    words = ("--measured", str(tmp_path / "m.json"), *size, profile(tmp_path, 0.05, 0.1))
+    assert held(tmp_path, *words)["contradictions"] == []
+    assert held(tmp_path, *words, "arrivals=closed")["contradictions"] != []
 
 
 @pytest.mark.parametrize(
