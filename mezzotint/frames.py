@@ -9,7 +9,7 @@ import numpy as np
 
 from mezzotint.arguments import as_path
 from mezzotint.traces.formats.opening import frame_table
-from mezzotint.traces.sources.table import Table, is_trace, say
+from mezzotint.traces.sources.table import Table, is_trace, options_elsewhere, say
 from mezzotint.traces.table.ingest import store
 
 if TYPE_CHECKING:
@@ -35,12 +35,16 @@ def trace(source: "str | Path | pd.DataFrame", path: str | Path | None = None, *
         where = Path(source).expanduser()
         if is_trace(where):
             return where.resolve()
-        reading = Table(path=where, **options).read(np.random.default_rng(0))
     else:
         where = Path("frame")
-        reading = Table(path=where, **options).reading(frame_table(source), "pandas frame")
-    target = Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet" if path is None else as_path("path", path)
-    store(reading, target)
+    with options_elsewhere("mezzotint.trace has columns=, leave_out=, units=, dates= and more"):
+        table = Table(path=where, **options)
+        if isinstance(source, str | Path):
+            reading = table.read(np.random.default_rng(0))
+        else:
+            reading = table.reading(frame_table(source), "pandas frame")
+        target = Path(mkdtemp(dir=_kept().name)) / f"{reading.name}.parquet" if path is None else as_path("path", path)
+        store(reading, target)
     say(reading.notes, where)
     return target.resolve()
 

@@ -35,12 +35,6 @@ UNIX: Mapping[ClockName, str] = {"unix": "s", "unix-ms": "ms", "unix-us": "us", 
 EXCEL_DAYS = (20_000, 80_000)
 """Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2119."""
 
-OF_COMMAND = (
-    " (of `mezzotint trace import table`; a run has trace.map, leave_out, units, dates; Python columns=, leave_out=,"
-    " units=, dates=)"
-)
-"""Where the options of remedies are, for commands that do not have them."""
-
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf)\s*", re.IGNORECASE)
 
 ROUNDED = r"^\s*\d(?:[.,](\d*))?[eE]\+?(\d{1,2})\s*$"
@@ -157,7 +151,7 @@ def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, state
         column = origin.column("arrival_s")
         raise TraceError(
             f"{origin.where}: column {column}: found numbers about {median:.8g}, which may be a spreadsheet's days, or"
-            f" seconds of the file's own clock; say --unit {shlex.quote(column)}=d, or s{OF_COMMAND}, or put _days or"
+            f" seconds of the file's own clock; say --unit {shlex.quote(column)}=d, or s, or put _days or"
             " _s after the column's name"
         )
     by_size = next((unit for unit in ("s", "ms", "us", "ns") if median / PER_SECOND[unit] <= LATEST_S), "ns")
@@ -177,7 +171,7 @@ def _read_numbers(cells: pa.ChunkedArray, origin: Origin, name: ClockName, state
             cells,
             out,
             origin,
-            f"{word} since 1970 between {year} and 2100; say what they are with --arrival{OF_COMMAND}, or",
+            f"{word} since 1970 between {year} and 2100; say what they are with --arrival, or",
         )
         _refuse_rounded(cells, origin, unit)
         return Clock(_exact(cells, unit, seconds), False, f"{word} since 1970", remarks)
@@ -286,7 +280,7 @@ def _order(text: pa.Array, dates: DateOrder | None, cells: pa.ChunkedArray, orig
     index = int(np.flatnonzero(parts[0].notna())[0])
     raise TraceError(
         f"{origin.cell(index, 'arrival_s')}: found {excerpt(repr(cells[index].as_py()), 60)}, and no row tells the"
-        f" month from the day; say --dates month-first or --dates day-first{OF_COMMAND},"
+        f" month from the day; say --dates month-first or --dates day-first,"
         " or write them as 2026-11-03"
     )
 

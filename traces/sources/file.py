@@ -11,7 +11,7 @@ from mezzotint.settings.ranges import Count
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import DateOrder
 from mezzotint.traces.sources.interpret import SAID
-from mezzotint.traces.sources.table import Table, is_trace, say
+from mezzotint.traces.sources.table import Table, is_trace, options_elsewhere, say
 from mezzotint.traces.table.trace import Trace, read
 from mezzotint.traces.table.validation import check_ranges
 
@@ -54,13 +54,16 @@ class File:
             trace = read(path)
         else:
             columns = {name: column or "" for name, column in self.map.items()}
-            trace = Table(
-                path=path,
-                columns=columns,
-                leave_out=list(self.leave_out),
-                units=dict(self.units),
-                dates=self.dates,
-            ).load(rng)
+            with options_elsewhere(
+                "a run has trace.map, leave_out, units and dates, or make a trace with it first, and name that"
+            ):
+                trace = Table(
+                    path=path,
+                    columns=columns,
+                    leave_out=list(self.leave_out),
+                    units=dict(self.units),
+                    dates=self.dates,
+                ).load(rng)
             _say_once(path, trace.digest, tuple(trace.notes[SAID]))
         return trace if self.requests is None else trace.head(self.requests)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.cells import are_dates, as_text, integers, name_of, numbers, pointed, refusal, unit_of
-from mezzotint.traces.formats.clock import OF_COMMAND, WORDS, Clock, ClockName, read_clock
+from mezzotint.traces.formats.clock import WORDS, Clock, ClockName, read_clock
 from mezzotint.traces.formats.headers import (
     DURATIONS,
     LINES,
@@ -188,7 +188,7 @@ class Interpretation:
             if name == "prompt" and len(columns) > 1 and self._rank(name, columns[0]) > 1:
                 raise TraceError(
                     f"{self.where}: found the columns {excerpt(', '.join(columns))}, each of which may be {name};"
-                    f" choose one, as in {_map(name, columns[0])}, or --map {name}= for none{OF_COMMAND}"
+                    f" choose one, as in {_map(name, columns[0])}, or --map {name}= for none"
                 )
             self.names[name] = columns[0]
             for column in columns[1:]:
@@ -197,7 +197,7 @@ class Interpretation:
         if not self.names:
             raise TraceError(
                 f"{self.where}: found the columns {excerpt(', '.join(self.header))}, none of which is a column of a"
-                f" trace; map some, as in --map prompt=COLUMN{OF_COMMAND}"
+                " trace; map some, as in --map prompt=COLUMN"
                 + ("" if len(self.header) > 1 else ", or name the character between them with --delimiter")
             )
 
@@ -254,8 +254,8 @@ class Interpretation:
                     columns[name] = pc.if_else(failed, pa.scalar(None, pa.float64()), columns[name])
                 self.remarks.append(
                     f"{column}: {count:,} of {self.rows:,} requests failed by their {column}, and are kept without"
-                    f" their latency (--leave-out {_quoted(column)} keeps it); `mezzotint trace import gateway` leaves"
-                    " out those refused"
+                    f" their latency (`mezzotint trace import table --leave-out {_quoted(column)}` keeps it);"
+                    " `mezzotint trace import gateway` leaves out those refused"
                 )
 
     def _check_choices(self) -> None:
@@ -364,7 +364,7 @@ class Interpretation:
                 continue
             raise TraceError(
                 f"{self.where}: column {excerpt(column)} looks like {name}, which no other column is; say"
-                f" {_map(name, column)}, or --leave-out {_quoted(column)}{OF_COMMAND}"
+                f" {_map(name, column)}, or --leave-out {_quoted(column)}"
             )
 
     def _columns(self, origin: Origin) -> dict[str, Any]:
@@ -427,7 +427,6 @@ class Interpretation:
         return TraceError(
             f"{self.where}: column {excerpt(column)}: found times such as {example}, expected the seconds from a"
             f" request's arrival; write those, or say --map slo_s= for none ({_map('slo_s', column)} takes it as it is)"
-            f"{OF_COMMAND}"
         )
 
     def _in_seconds(self, name: str, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -440,7 +439,7 @@ class Interpretation:
                 likely = [unit for unit in ("ns", "us", "ms", "s") if 0.1 <= middle / scale(unit) <= 86_400] or ["s"]
                 raise TraceError(
                     f"{self.where}: column {excerpt(column)}: found numbers about {middle:g}, which may be of any unit;"
-                    f" say --unit {_quoted(column)}={', or '.join(likely)}{OF_COMMAND}"
+                    f" say --unit {_quoted(column)}={', or '.join(likely)}"
                 )
             self.remarks.append(f"{column} states no unit and is read as seconds")
         return values if scale(unit) == 1.0 else pc.divide(values, scale(unit))
@@ -499,7 +498,7 @@ class Interpretation:
             raise TraceError(
                 f"{self.where}: column {excerpt(seconds)}: found seconds of a video without frames per second; add a"
                 f" column fps, or say --leave-out {_quoted(seconds)}, or what else it is, as in"
-                f" {_map('latency_s', seconds)}{OF_COMMAND}"
+                f" {_map('latency_s', seconds)}"
             )
         where = Origin(self.where, {"video_s": seconds, "fps": fps}, origin.rows)
         length, rate = (
@@ -520,7 +519,7 @@ class Interpretation:
         if longest >= MIN_FRAMES and seconds.lower().endswith("length") and not is_told:
             raise TraceError(
                 f"{self.where}: column {excerpt(seconds)}: found numbers to {longest:g}, which may be frames or"
-                f" seconds; say {_map('frames', seconds)}, or {_map('video_s', seconds)}{OF_COMMAND}"
+                f" seconds; say {_map('frames', seconds)}, or {_map('video_s', seconds)}"
             )
         # rounded first, so that 0.1 s at 30 frames a second are 3 frames and not 2.9999999999999996
         product = pc.round(pc.multiply(length, rate), 6)
@@ -560,13 +559,13 @@ class Interpretation:
                 f"{self.where}: column {excerpt(column)}: found numbers such as {cells[0].as_py()}, which in nginx's"
                 " logs are the seconds that a request took, and no times; read such a log with `mezzotint trace import"
                 f" access-log FILE`, or say {_map('latency_s', column)}; if they are arrivals, say --unit"
-                f" {_quoted(f'{column}=s')}{OF_COMMAND}"
+                f" {_quoted(f'{column}=s')}"
             )
         has_date = "date" in normalise(column)
         if is_unsaid_ms(self.header) and unit is None and name == "auto" and _are_durations(cells, origin):
             raise TraceError(
                 f"{self.where}: column {excerpt(column)}: found numbers without a unit in a table like those of AIPerf"
-                f" or Mooncake, which count milliseconds; say --unit {_quoted(column)}=ms, or s{OF_COMMAND}"
+                f" or Mooncake, which count milliseconds; say --unit {_quoted(column)}=ms, or s"
             )
         clock = read_clock(cells, origin, name=name, unit=unit, dates=self.source.dates, has_date=has_date)
         if not clock.relative and self.kinds[column] in (pa.float16(), pa.float32()):

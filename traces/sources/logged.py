@@ -38,7 +38,7 @@ from mezzotint.traces.formats.headers import (
 from mezzotint.traces.formats.logs import READERS
 from mezzotint.traces.sources import Streamed
 from mezzotint.traces.sources.interpret import AGREE_S, NO_SIZE, SAID, sides_of
-from mezzotint.traces.sources.table import Table
+from mezzotint.traces.sources.table import Table, options_elsewhere
 from mezzotint.traces.table.columns import SCHEMA
 from mezzotint.traces.table.ingest import Reading
 from mezzotint.traces.table.limits import Limits
@@ -364,7 +364,8 @@ class _Gathered:
             name=self.choices.name,
             limits=self.choices.limits,
         )
-        reading = source.reading(table, self.form.title, np.array(self.rows))
+        with options_elsewhere("a log has --map and --unit alone; write its fields without doubt", "--map", "--unit"):
+            reading = source.reading(table, self.form.title, np.array(self.rows))
         reading.source = f"{self.form.title}, {Path(self.where).name}"
         return self._noted(reading, remarks)
 

@@ -1,8 +1,10 @@
 """Tables of requests: delimited text, JSON records, Parquet, Arrow and pandas frames, through one reader."""
 
 import hashlib
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
@@ -22,6 +24,9 @@ from mezzotint.traces.table.ingest import Reading, store
 from mezzotint.traces.table.limits import PARQUET, Limits, regular_file
 from mezzotint.traces.table.trace import METADATA_KEY, read
 from mezzotint.traces.table.validation import check_ranges, excerpt
+
+FIRST = "make a trace of the file with it, and name that trace here"
+"""What to do where a command takes a table and none of the options that say how to read it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +117,23 @@ class Table(Streamed):
         return Interpretation(self, table, kind, numbers).reading()
 
 
+@contextmanager
+def options_elsewhere(how: str, *own: str) -> Iterator[None]:
+    """Say in an error whose remedy is an option of `mezzotint trace import table` how a caller without it goes on.
+
+    Args:
+        how: what the caller has in its place, or what to do.
+        own: options that the caller has.
+    """
+    try:
+        yield
+    except TraceError as error:
+        named = re.findall(r"(?<![\w-])--[a-z][a-z-]+", re.sub(r"`[^`]*`", "", str(error)))
+        if set(named) <= {*own}:
+            raise
+        raise TraceError(f"{error} (an option of `mezzotint trace import table`; {how})") from error
+
+
 def is_trace(path: Path) -> bool:
     """Return True if a file is Parquet and written by `mezzotint trace`, or so damaged that none can tell.
 
@@ -142,7 +164,8 @@ def import_table(path: Path, folder: Path) -> Path:
         trace = read(target)
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        trace = store(Table(path=path).read(np.random.default_rng(0)), target)
+        with options_elsewhere(FIRST):
+            trace = store(Table(path=path).read(np.random.default_rng(0)), target)
     say(trace.notes, path)
     return target.resolve()
 

@@ -1,13 +1,17 @@
 """A canonical trace on disk as the source of a run."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mezzotint.frames import trace as trace_of
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.sources.file import File
-from mezzotint.traces.sources.table import Table
+from mezzotint.traces.sources.result import open_result
+from mezzotint.traces.sources.table import Table, import_table
 from mezzotint.traces.table.trace import Trace, about, write
 
 
@@ -37,3 +41,40 @@ def test_map_of_a_run_means_the_same_as_that_of_an_import(trace: Trace, tmp_path
     write(trace, tmp_path / "t.parquet")
     with pytest.raises(TraceError, match=r"t.parquet: is a trace, .*leave out trace.map"):
         File(path=tmp_path / "t.parquet", map=columns).load(rng)
+
+
+@pytest.mark.parametrize(
+    ("read", "way"),
+    [
+        (
+            lambda path: File(path=path).load(np.random.default_rng(0)),
+            "a run has trace.map, leave_out, units and dates",
+        ),
+        (open_result, "make a trace of the file with it, and name that trace here"),
+        (lambda path: import_table(path, path.parent), "make a trace of the file with it, and name that trace here"),
+        (trace_of, "mezzotint.trace has columns="),
+    ],
+)
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        ("time,promt,latency_s\n0,a,1\n", "--leave-out promt"),
+        ("time,latency_s,prompt\n0,1,a\n1,1," + "b" * (1 << 21) + "\n", "raise --max-prompt-bytes"),
+        ('time,latency_s,prompt\n0,1,a\n1,2,"b\n2,3,c\n', "--no-quotes"),
+    ],
+)
+def test_option_that_a_reader_of_tables_lacks_is_named_with_the_command_that_has_it(
+    read: Callable[[Path], Any], way: str, content: str, remedy: str, tmp_path: Path
+) -> None:
+    (path := tmp_path / "log.csv").write_text(content)
+    with pytest.raises(TraceError, match=f"{remedy}.* .an option of `mezzotint trace import table`; {way}"):
+        read(path)
+    with pytest.raises(TraceError, match=remedy) as caught:
+        Table(path=path).load(np.random.default_rng(0))
+    assert "an option of" not in str(caught.value)
+
+
+def test_error_without_an_option_stays_as_it_is(tmp_path: Path) -> None:
+    (path := tmp_path / "log.csv").write_text("time,size\n0,1x1\n-1,1x1\n")
+    with pytest.raises(TraceError, match=r"fix or drop the row$"):
+        File(path=path).load(np.random.default_rng(0))

@@ -174,6 +174,11 @@ def test_remedies_of_a_table_work_for_a_log(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"if the rows are requests, say --map images=$"):
         load("gateway", log, tmp_path)
     assert len(load("gateway", log, tmp_path, columns={"images": ""})) == 6
+    log = lines({"ts": "3/4/2026 10:00", "prompt": "a"})
+    with pytest.raises(
+        TraceError, match=r"--dates day-first.* .an option of `mezzotint trace import table`; a log has"
+    ):
+        load("gateway", log, tmp_path)
 
 
 SPAN = {
@@ -305,8 +310,8 @@ def test_gateway_says_what_it_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "options", "message"),
     [
-        ({"ts": 1, "prompt": "a", "latency": 6100}, {}, "latency: found numbers about 6100.*latency=ms, or s "),
-        ({"ts": 1, "prompt": "a", "latency": 2_134_300_000}, {}, "about 2.1343e[+]09.*--unit latency=ns, or us "),
+        ({"ts": 1, "prompt": "a", "latency": 6100}, {}, "latency: found numbers about 6100.*latency=ms, or s$"),
+        ({"ts": 1, "prompt": "a", "latency": 2_134_300_000}, {}, "about 2.1343e[+]09.*--unit latency=ns, or us$"),
         ({"ts": 1, "prompt": "a", "steps": "ten"}, {}, "row 1, column steps: found 'ten'"),
         ({"ts": 1, "prompt": ["a", "b"]}, {}, "row 1, column prompt: found"),
         ({"ts": 1, "prompt": "a", "width": -5}, {}, "row 1, column width: found -5"),
