@@ -57,10 +57,10 @@ SIZES: Mapping[str, Sequence[int]] = _DATA["sizes"]
 LINES: Mapping[str, str] = _DATA["lines"]
 """Name of a size that tells neither its shape nor its orientation -> a size that it is often of."""
 
-DURATION_PART = re.compile(r"(\d+(?:[.]\d*)?)\s*([^\W\d_]+)\s*")
-"""A number with a unit behind it: 5s, 500 ms; Go writes several in a duration, 1m30.5s."""
+DURATION_PART = re.compile(r"(\d+(?:[.]\d*)?)\s*([^\W\d_]+)[.]?\s*")
+"""A number with a unit behind it: 5s, 500 ms; Go writes several in a duration, 1m30.5s, A1111's web UI 1 min. 5 sec."""
 
-DURATION_END = r"\d\s*\pL+\s*$"
+DURATION_END = r"\d\s*\pL+[.]?\s*$"
 
 WELL = re.compile(
     r"[23]\d\d([.]0*)?( .*)?|true|ok|done|success\w*|succeeded|complete[d]?|finished|queued|in_progress|processing",

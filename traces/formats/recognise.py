@@ -49,6 +49,11 @@ FOREIGN = (
         ' "$request" $others\'`',
     ),
     (
+        r"\d{4}-\d\d-\d\dT\S+ (stdout|stderr) [FP] ",
+        "a container's log of Kubernetes; take the records with cut -d' ' -f4- FILE > lines.jsonl, and read that with"
+        " `mezzotint trace import gateway`",
+    ),
+    (
         r"\d{19},\d{1,3},\d+,\d+,\d+,",
         "vegeta's results as CSV; write them with vegeta encode --to json, and read them with `mezzotint trace import"
         " gateway FILE --unit latency=ns`",

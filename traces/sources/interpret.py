@@ -315,8 +315,9 @@ class Interpretation:
         return normalise(column) in ("_", "index") or re.fullmatch(r"unnamed_\d+", normalise(column)) is not None
 
     def _is_row_number(self, column: str, name: str) -> bool:
-        """Return True if a column said to be of images counts the rows."""
-        if name != "images" or normalise(column) != "n" or self.rows < 3 or column in self.source.columns.values():
+        """Return True if a column of images or steps by its name, n or step, counts the rows."""
+        is_index = (name, normalise(column)) in (("images", "n"), ("steps", "step"))
+        if not is_index or self.rows < 3 or column in self.source.columns.values():
             return False
         cells = self.cells[column].to_pylist()
         return cells in ([str(row) for row in range(self.rows)], [str(row + 1) for row in range(self.rows)])

@@ -154,6 +154,7 @@ class _Gathered:
 
     def __init__(self, form: Form, choices: Logged, where: str, paths: re.Pattern[str] | None) -> None:
         self.form, self.choices, self.where, self.paths = form, choices, where, paths
+        self.envelopes = {name.lower() for name in form.envelopes}
         self.rows: list[int] = []
         self.values: dict[str, list[Any]] = {}
         self.fields: dict[str, Counter[str]] = {}
@@ -209,7 +210,9 @@ class _Gathered:
                 continue
             name, rank = place
             value = status or value
-            if name == "images" and isinstance(value, list | str) and not _is_number(value):
+            if name == "images" and _are_made(value):
+                value = len(value)
+            elif name == "images" and isinstance(value, list | str) and not _is_number(value):
                 name = "input_images"
             if name in OUTCOMES:
                 self.judged[path] += 1
@@ -225,10 +228,14 @@ class _Gathered:
     def _read_web_ui(self, chosen: dict[str, tuple[int, str, Any]], extras: dict[str, Any]) -> None:
         """Read what A1111's web UI means by its fields: batches of a request, and the strength of a second pass."""
         batches = extras.get("n_iter")
-        if isinstance(batches, int) and batches > 0 and "images" not in self.choices.columns:
+        if _is_number(batches) and float(batches) > 0 and "images" not in self.choices.columns:
             rank, path, images = chosen.get("images", (0, "n_iter", 1))
             if _is_number(images):
-                chosen["images"] = rank, path if path == "n_iter" else f"{path} * n_iter", int(float(images)) * batches
+                chosen["images"] = (
+                    rank,
+                    path if path == "n_iter" else f"{path} * n_iter",
+                    int(float(images)) * int(float(batches)),
+                )
                 del extras["n_iter"]
                 self.kept -= Counter([next(name for name in self.kept if name.rpartition(".")[2] == "n_iter")])
         url = str(chosen.get("url", ("", "", ""))[2])
@@ -270,7 +277,7 @@ class _Gathered:
     def _bare(self, path: str) -> str:
         """Return a field without the envelopes around its record."""
         first, _, inner = path.partition(".")
-        return self._bare(inner) if inner and first in self.form.envelopes else path
+        return self._bare(inner) if inner and first.lower() in self.envelopes else path
 
     def _is_kept(self, parent: str) -> bool:
         return all(part in self.form.extras for part in parent.split("."))
@@ -549,6 +556,13 @@ def _of_chat(messages: Any) -> tuple[str | None, int]:
             texts = [str(part["text"]) for part in parts if isinstance(part.get("text"), str)]
             return "\n".join(texts) or None, sum("image" in str(part.get("type", "")) for part in parts)
     return None, 0
+
+
+def _are_made(images: Any) -> bool:
+    """Return True for the images of an answer, as fal has them beside the prompt: files with their type or width."""
+    return isinstance(images, list) and all(
+        isinstance(image, dict) and "url" in image and {"content_type", "width"} & image.keys() for image in images
+    )
 
 
 def _is_number(value: Any) -> bool:

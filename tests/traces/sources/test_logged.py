@@ -69,6 +69,10 @@ AT = "2026-11-03T10:00:00Z"
         ({"ts": AT, "prompt": "a", "seconds": "5", "fps": 16, "size": "auto"}, {"frames": 81}),
         ({"ts": AT, "prompt": "a", "images": ["x", "y"]}, {"input_images": 2}),
         ({"ts": AT, "prompt": "a", "images": 3}, {"images": 3}),
+        ({"ts": AT, "payload": {"prompt": "a", "images": [{"url": "u", "width": 64}] * 2}}, {"images": 2}),
+        ({"ts": AT, "prompt": "a", "images": [{"url": "u"}]}, {"input_images": 1}),
+        ({"createdAt": AT, "completedAt": "2026-11-03T10:00:02.5Z", "prompt": "a"}, {"latency_s": 2.5}),
+        ({"ts": AT, "prompt": "a", "time_taken": "1 min. 5.2 sec."}, {"latency_s": 65.2}),
         ({"ts": AT, "prompt": "a", "image": "data:image/png;base64,AA;BB"}, {"input_images": 1}),
         ({"startTime": AT, "endTime": "2026-11-03T10:00:02.5Z", "prompt": ["a"]}, {"latency_s": 2.5, "prompt": "a"}),
         ({"response": {"created": 1787000000}, "prompt": "a", "latency": 2.5}, {"latency_s": 2.5}),
@@ -102,6 +106,8 @@ def test_failed_requests_are_kept_or_skipped_by_status(tmp_path: Path) -> None:
     [
         ({"response_code": 503}, False),
         ({"response_code": 0}, False),
+        ({"status-code": 500}, False),
+        ({"statusCode": 500}, False),
         ({"code": 500}, False),
         ({"code": 0}, True),  # of an API's own, where it is a success
         ({"ok": False}, False),
@@ -139,10 +145,11 @@ def test_fields_of_the_web_ui_mean_what_it_does(tmp_path: Path) -> None:
         {"ts": 1, "body": body | {"enable_hr": True, "hr_scale": 2, "n_iter": 1}},
         {"ts": 2, "path": "/sdapi/v1/img2img", "body": body | {"init_images": ["A"]}},
         {"ts": 3, "body": {"prompt": "a", "n_iter": 4}},
+        {"ts": 4, "body": {"prompt": "a", "batch_size": "2", "n_iter": "4"}},
     ]
     trace = load("gateway", lines(*records), tmp_path)
-    assert [row.get("images") for row in rows(trace)] == [6, 2, 6, 4]
-    assert [row.get("strength") for row in rows(trace)] == [None, None, 0.4, None]
+    assert [row.get("images") for row in rows(trace)] == [6, 2, 6, 4, 8]
+    assert [row.get("strength") for row in rows(trace)] == [None, None, 0.4, None, None]
     assert "the second pass of 1 requests (enable_hr) is not in their steps" in trace.notes[SAID]
     assert json.loads(trace.table.column("extras")[0].as_py()) == {"denoising_strength": 0.4}
     assert not any("n_iter (" in text for text in trace.notes[SAID])
@@ -244,7 +251,7 @@ def test_sizes_of_two_forms_are_merged(tmp_path: Path) -> None:
     assert "image_size: no WIDTHxHEIGHT, so that these requests have no size: huge (1)" in trace.notes[SAID]
 
 
-@pytest.mark.parametrize("envelope", ["@message", "jsonPayload", "_source", "log", "event", "json_input"])
+@pytest.mark.parametrize("envelope", ["@message", "Message", "jsonPayload", "_source", "log", "event", "json_input"])
 def test_envelope_of_a_log_shipper_is_opened(envelope: str, tmp_path: Path) -> None:
     record = {"prompt": "a", "request": {"steps": 9, "style": "b"}, "response": {"status_code": 500}, "latency_s": 1.5}
     for body in (record, json.dumps(record) + "\n"):

@@ -592,6 +592,7 @@ LINE = "2026-11-03 10:00:00 POST 200 4100"
         (b"| time | prompt |\n|---|:--|\n| 1 | a |\n", "drawn for reading .Markdown.*as CSV"),
         (b"+------+\n| time |\n+------+\n", "drawn for reading"),
         (b"images,host=a latency=4.1,steps=30i 1787000000000000000\n", "InfluxDB's line protocol"),
+        (b'2026-11-03T10:00:00.1Z stdout F {"prompt": "a"}\n', "log of Kubernetes; .*cut -d' ' -f4-.*import gateway"),
         (b"1787000000000000000,200,4100000000,100,200,,aGk=,a,0,POST,http://x/y,\n", "vegeta encode --to json"),
         (f"#Software: IIS\n#Fields: {FIELDS}\n{LINE}\n".encode(), "W3C's format .IIS, CloudFront.*import gateway"),
         (f"#Fields: {FIELDS}\n{LINE}\n".replace(" ", "\t").encode(), "W3C's format"),
@@ -776,10 +777,12 @@ def test_times_since_1970_in_few_bits_are_refused(tmp_path: Path) -> None:
                 table.load(np.random.default_rng(0))
 
 
-def test_numbers_of_images_may_count_the_rows_if_told(tmp_path: Path) -> None:
+def test_numbers_of_images_and_steps_may_count_the_rows_if_told(tmp_path: Path) -> None:
     text = "time,n\n0,1\n1,2\n2,3\n"
     assert "n (the number of the row)" in said(imported(tmp_path, text))
     assert imported(tmp_path, text, columns={"images": "n"}).column("images").tolist() == [1, 2, 3]
+    assert "_step (the number of the row)" in said(imported(tmp_path, "_timestamp,_step\n0,0\n1,1\n2,2\n"))
+    assert imported(tmp_path, "time,step\n0,1\n1,2\n2,4\n").column("steps").tolist() == [1, 2, 4]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
