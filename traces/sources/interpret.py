@@ -69,6 +69,9 @@ SIZE = re.compile(r"\s*(\d{1,9})\s*(?:px)?\s*[xX×*]\s*(\d{1,9})\s*(?:px)?\s*")
 SIDES = re.compile(r'[\[{]\s*(?:"width":\s*)?(\d{1,9})\s*,\s*(?:"height":\s*)?(\d{1,9})\s*[\]}]')
 """A size as a list or an object of JSON."""
 
+FLAGS = ("true", "false", "yes", "no")
+"""Words that say whether there is an add-on, and not which one."""
+
 MODELS_OWN = ("auto", "default")
 """Sizes that leave the choice to the model."""
 
@@ -392,6 +395,12 @@ class Interpretation:
         if pa.types.is_string(kind):
             return cells
         if pa.types.is_list(kind):
+            is_flag = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(cells)), pa.array(FLAGS))
+            if pc.all(pc.or_(is_flag, pc.is_null(cells))).as_py() and cells.null_count < len(cells):
+                expected = f"their names ({_map(name, '')} goes without the column)"
+                raise refusal(
+                    origin, pc.index(is_flag, True).as_py(), name, repr(cells.drop_null()[0].as_py()), expected
+                )
             if pc.any(pc.match_substring(cells, "{")).as_py():
                 self.remarks.append(f"{column}: of objects the names are taken")
             return pa.array([_listed(cell, self.source.list_separator) for cell in cells.to_pylist()], kind)

@@ -227,7 +227,7 @@ class _Gathered:
 
     def _read_web_ui(self, chosen: dict[str, tuple[int, str, Any]], extras: dict[str, Any]) -> None:
         """Read what A1111's web UI means by its fields: batches of a request, and the strength of a second pass."""
-        batches = extras.get("n_iter")
+        batches: Any = extras.get("n_iter")
         if _is_number(batches) and float(batches) > 0 and "images" not in self.choices.columns:
             rank, path, images = chosen.get("images", (0, "n_iter", 1))
             if _is_number(images):
@@ -270,6 +270,8 @@ class _Gathered:
         by_name = meaning(leaf)
         if by_name is None or by_name.name in mapped:
             return None
+        if plain == "duration" and parent not in ("", "metadata") and "video_s" not in mapped:
+            return "video_s", rank  # of what is asked for
         usual = NAMES[by_name.name]
         base = plain if plain in usual else plain.rpartition("_")[0]
         return by_name.name, rank + 100 + (usual.index(base) if base in usual else 0)

@@ -68,6 +68,8 @@ AT = "2026-11-03T10:00:00Z"
         ({"ts": AT, "messages": CHAT, "extra_body": {"true_cfg_scale": 2}}, {"prompt": "snow", "guidance": 2.0}),
         ({"ts": AT, "prompt": "a", "seconds": "5", "fps": 16, "size": "auto"}, {"frames": 81}),
         ({"ts": AT, "prompt": "a", "images": ["x", "y"]}, {"input_images": 2}),
+        ({"ts": AT, "input": {"prompt": "a"}, "parameters": {"duration": 5, "fps": 16}}, {"frames": 81}),
+        ({"ts": AT, "request": {"prompt": "a", "body": {"duration": 5, "fps": 16}}, "duration": 9}, {"latency_s": 9.0}),
         ({"ts": AT, "prompt": "a", "images": 3}, {"images": 3}),
         ({"ts": AT, "payload": {"prompt": "a", "images": [{"url": "u", "width": 64}] * 2}}, {"images": 2}),
         ({"ts": AT, "prompt": "a", "images": [{"url": "u"}]}, {"input_images": 1}),
@@ -108,6 +110,7 @@ def test_failed_requests_are_kept_or_skipped_by_status(tmp_path: Path) -> None:
         ({"response_code": 0}, False),
         ({"status-code": 500}, False),
         ({"statusCode": 500}, False),
+        ({"task_status": "FAILED"}, False),
         ({"code": 500}, False),
         ({"code": 0}, True),  # of an API's own, where it is a success
         ({"ok": False}, False),

@@ -681,6 +681,7 @@ def test_milliseconds_and_seconds_give_the_same_trace(tmp_path: Path, ticks: lis
         ("time,size\n0,4K\n", {}, "row 0, column size: found '4K', expected WIDTHxHEIGHT in pixels, such as 3840x2160"),
         ("time,duration\n0,5\n1,5s\n", {}, "row 1, column duration: found '5s', expected a number"),
         ("time,duration\n0,5m\n1,-3s\n", {}, "row 0, column duration: found '5m', expected a number"),
+        ("time,lora\n0,\n1,true\n2,no\n", {}, "row 1, column lora: found 'true', expected their names .*--map loras= "),
         ("time,seconds,fps\n0,8,16\n1,8,\n2,,\n", {}, "row 1, column fps: found null beside seconds.*--map video_s="),
         ("time,guidance\n1,\"1,500\"\n", {}, "row 0, column guidance: found '1,500', expected a number whose comma"),
         ("time\nnull\nnan\n", {}, "row 0, column time: found null"),
