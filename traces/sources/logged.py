@@ -323,6 +323,8 @@ class _Gathered:
         if name in ("controlnets", "loras") and isinstance(value, list):
             names = [name_of(item) for item in value]
             return json.dumps([text for text in names if text is not None])
+        if name == "size" and isinstance(value, list):
+            return json.dumps(value)
         if name == "prompt" and isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, str):

@@ -71,6 +71,8 @@ AT = "2026-11-03T10:00:00Z"
         ({"ts": AT, "input": {"prompt": "a"}, "parameters": {"duration": 5, "fps": 16}}, {"frames": 81}),
         ({"ts": AT, "request": {"prompt": "a", "body": {"duration": 5, "fps": 16}}, "duration": 9}, {"latency_s": 9.0}),
         ({"ts": AT, "prompt": "a", "images": 3}, {"images": 3}),
+        ({"ts": AT, "prompt": "a", "size": [64, 32]}, {"width": 64, "height": 32}),
+        ({"ts": AT, "prompt": "a", "size": {"width": 64, "height": 32}}, {"width": 64, "height": 32}),
         ({"ts": AT, "payload": {"prompt": "a", "images": [{"url": "u", "width": 64}] * 2}}, {"images": 2}),
         ({"ts": AT, "prompt": "a", "images": [{"url": "u"}]}, {"input_images": 1}),
         ({"createdAt": AT, "completedAt": "2026-11-03T10:00:02.5Z", "prompt": "a"}, {"latency_s": 2.5}),
