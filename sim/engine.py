@@ -32,7 +32,7 @@ from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, W
 from mezzotint.sim.answering import Answering, is_cascade
 from mezzotint.sim.client.tries import Tries
 from mezzotint.sim.cluster.cluster import Cluster
-from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, Clock, GuardedClock
+from mezzotint.sim.core.clock import ARRIVAL, COMPLETION, CONTROL, INSERTION, LAST, NEVER, Clock, GuardedClock
 from mezzotint.sim.core.culprit import (
     attributed_error,
     caller,
@@ -96,7 +96,8 @@ class Engine:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_completed", "_detour", "_ended",
-        "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_last_progress",
+        "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_last_active",
+        "_last_progress",
         "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
         "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s", "_times", "_tries", "_unsearched",
         "_width", "_write", "add_column", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers",
@@ -175,7 +176,7 @@ class Engine:
             self._write = self._write_video
         self._last_progress: tuple[float, int] = (-1.0, 0)
         self._ended = 0
-        self._ended_at_sample, self._idle_samples = -1, 0
+        self._ended_at_sample, self._idle_samples, self._last_active = -1, 0, NEVER
         self._area_s = 0.0
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
@@ -728,7 +729,8 @@ class Engine:
         self._idle_samples = self._idle_samples + 1 if is_idle else 0
         self._ended_at_sample = self._ended
         due_s = self.clock.peek()
-        stalled = self._idle_samples > MAX_IDLE_SAMPLES
+        # What was begun before may take longer: a judge, an answer, a load or a client's patience.
+        stalled = self._idle_samples > MAX_IDLE_SAMPLES and not self.clock.awaits(self._last_active)
         if stalled:
             self.clock.stop()
         if due_s == math.inf or stalled:
@@ -739,7 +741,9 @@ class Engine:
         if not now_s < at_s < math.inf:
             # So late that a sample interval is less than the spacing of floats: else the clock would stand still.
             at_s = math.nextafter(due_s, math.inf)
-        self.clock.at(at_s, CONTROL, self._sample)
+        entry = self.clock.at(at_s, CONTROL, self._sample)
+        if self._idle_samples <= 1:
+            self._last_active = entry
 
     def _overdue(self, instant_s: float) -> int:
         """Allow more calls at ``instant_s``. Raises SimulationError if the last ones moved no request."""

@@ -109,6 +109,13 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._arrivals = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
         self._next_arrival = next(self._arrivals, NEVER)
 
+    def awaits(self, last: Entry) -> bool:
+        """Return True if a call is due that was scheduled before ``last``, but by no process, which may never end."""
+        return any(
+            serial < last[2] and order != URGENT and call is not _process and serial not in self._canceled
+            for _, order, serial, call, _ in self._queue
+        )
+
     def peek(self) -> float:
         """Return the time of the next call; infinity if there is none."""
         while self._queue and self._queue[0][2] in self._canceled:

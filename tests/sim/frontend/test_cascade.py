@@ -25,6 +25,15 @@ def test_cascade_that_never_escalates_equals_the_light_model() -> None:
         assert light.requests[name].equals(cascade.requests[name])
 
 
+@pytest.mark.parametrize("key", ["frontend.discriminator_s", "handling.before_s", "handling.after_s"])
+def test_long_wait_that_began_is_waited_for_beside_a_controller(key: str) -> None:
+    """... whose ticks go on for ever: a thousand samples without an end do not end the run."""
+    run = simulated(*DIFFSERVE, "allocation.small=2", "scheduler.drop_after=1e9", "sample_s=10", f"{key}=60000")
+    assert run.summary["requests"]["completed"] == 300
+    latency_s = run.requests["finish_s"].to_numpy() - run.requests["arrival_s"].to_numpy()
+    assert latency_s.min() > 60_000.0
+
+
 def test_every_pass_is_an_attempt() -> None:
     """Shares of 1 escalate every image: the request begins on the light model and ends on the heavy one."""
     run = simulated(*FIXED, "arrivals.rate_rpm=30", "frontend.threshold=1")
