@@ -142,8 +142,8 @@ class ArtifactCache:
         min_product = self.similarity.product(selector.floor)
         if min_product != min_product:
             raise SimulationError(
-                f"{class_name(selector)} has the floor {selector.floor}, and {class_name(self.similarity)} the product "
-                "nan for it; expected numbers, or -inf for no floor"
+                f"{class_name(selector)} has the floor {selector.floor}, and {class_name(self.similarity)} with "
+                f"{class_name(inputs.similarity_map)} the product nan for it; expected numbers, or -inf for no floor"
             )
         search = class_name(inputs.search)
         self._outside_search = "" if is_ours(search) else search

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NoReturn
 
-from mezzotint.sim.core.culprit import caller
+from mezzotint.sim.core.culprit import caller, class_name, is_ours
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.gpu import Gpu
 from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.progress import Progress, requests_of
+from mezzotint.sim.core.request import Request
 from mezzotint.sim.execution.stages.costs import StageCosts
 from mezzotint.sim.execution.stages.launches import LaunchState
 from mezzotint.sim.protocols import Estimates, StageCost
@@ -68,7 +70,18 @@ class StageEstimates:
             self.are_exact, self.are_fixed = estimates.are_exact, estimates.are_fixed
             self.learns = type(estimates).observed is not Estimates.observed
             if not self.are_exact:
-                self._estimate = estimates.cost
+                self._estimate = estimates.cost if is_ours(class_name(estimates)) else self._checked
+
+    def _checked(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+        """Return the estimate of a class from outside the package. Raises SimulationError unless its steps fit."""
+        assert self.estimates is not None
+        cost = self.estimates.cost(request, stage, degree, others)
+        if cost.ends and not (len(cost.ends) > stage.steps and all(low <= high for low, high in pairwise(cost.ends))):
+            raise SimulationError(
+                f"{class_name(self.estimates)} returned the ends {cost.ends!r:.100} from cost for the request in row "
+                f"{request.row}; expected 0 and the end of each step, rising, or none where steps are equal"
+            )
+        return cost
 
     def enter_stage(self, progress: Progress) -> None:
         """Take note that ``progress`` is at another stage."""

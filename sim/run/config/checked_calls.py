@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import get_protocol_members, is_protocol
 
 from mezzotint.sim.core.culprit import class_name, is_ours
-from mezzotint.sim.core.errors import SimulationError
+from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.run.config.typed import spell_type, strict
@@ -91,7 +91,13 @@ def _checked_class(made: Any, kind: Any) -> type | None:
     if not body:
         return None
     body |= {"__slots__": (), "__module__": made.__module__, "__qualname__": made.__qualname__}
-    return type(made.__name__, (made,), body)
+    try:
+        return type(made.__name__, (made,), body)
+    except Exception as error:
+        raise ConfigError(
+            f"{made.__module__}.{made.__qualname__} cannot be extended, as is done to check its calls "
+            f"({type(error).__name__}: {error}); let __init_subclass__ and its metaclass pass"
+        ) from error
 
 
 def _protocols(made: type, kind: Any) -> Sequence[Any]:

@@ -20,7 +20,7 @@ from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.clock import COMPLETION
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.plan import HIT, UNPLANNED, WHOLE, Plan, Stage
-from mezzotint.sim.core.request import DISCARDED
+from mezzotint.sim.core.request import DISCARDED, FAILED
 from mezzotint.sim.frontend.cascade import Cascade
 from mezzotint.sim.metrics.clients import SEEN
 from mezzotint.sim.metrics.quality import Published, QualityEstimate
@@ -552,6 +552,8 @@ POLICIES = [
     *of("estimates", their.Estimates, TETRISERVE,
         ("BelievesNan", {"seconds": nan}, "returned .* from cost for the request in row 0; .* as its step_s"),
         ("BelievesInfinity", {"seconds": inf}, "returned .* from cost for the request in row"),
+        ("BelievesFewSteps", {"cost": returns(their.StageCost(0.0, 1.0, 0.0, nan, (0.0, 1.0, 2.0)))},
+         r"{part} returned the ends \(0.0, 1.0, 2.0\) from cost for the request in row 0"),
     ),
     *of("estimates", their.Estimates, STAGES,
         ("BelievesNegative", {"seconds": -1.0}, "returned .* from cost for the request in row"),
@@ -637,6 +639,7 @@ FRONT_ENDS = [
     *of("similarity_map", Identity, (*NIRVANA, "similarity_map=identity"),
         ("Percent", {"to_clip": lambda self, similarity: 100 * similarity},
          "returned .* from to_clip; expected float at least -1"),
+        ("NoFloor", {"from_clip": returns(nan)}, "TextToText with {part} the product nan"),
     ),
     *of("quality", Published, VANILLA,
         ("JudgesFew", {"judge": returns(QualityEstimate(np.ones(3)))},
@@ -756,6 +759,30 @@ TRUE = {wrong.base: wrong for wrong in reversed(ALL) if wrong.base.__module__ ==
 def test_true_part_of_an_outsider_is_not_refused(base: type, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = simulated_with(monkeypatch, TRUE[base].key, TRUE[base].common, base).summary["requests"]
     assert counts["completed"] == counts["arrived"] > 0
+
+
+@pytest.mark.parametrize("kind", ["scheduler", "executor"])
+def test_part_of_others_is_named_where_no_request_completes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """... since nobody else may be at fault."""
+    changes = {
+        "scheduler": {"offer": lambda self, request, now_s: self.run.end(request, DISCARDED, "full")},
+        "executor": {"end": lambda self, request: self.run.end(request, FAILED, "tired")},
+    }[kind]
+    base = {"scheduler": their.Scheduler, "executor": their.Executor}[kind]
+    part = type("EndsAll", (base,), {"__module__": their.__name__, **changes})
+    with pytest.raises(ConfigError, match=rf"200 x .*; the {kind} \({their.__name__}.EndsAll\) took part"):
+        simulated_with(monkeypatch, kind, VANILLA, part)
+
+
+def test_class_that_cannot_be_extended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of a class from outside are checked in a class that extends it."""
+
+    def refuse(cls: type) -> None:
+        raise TypeError("it is final")
+
+    part = type("Final", (their.Scheduler,), {"__module__": their.__name__, "__init_subclass__": refuse})
+    with pytest.raises(ConfigError, match=rf"{their.__name__}.Final cannot be extended.*TypeError: it is final"):
+        simulated_with(monkeypatch, "scheduler", VANILLA, part)
 
 
 def test_function_that_raises_is_named_where_no_part_is_on_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
