@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from pydantic import ValidationError
 
-from mezzotint.arguments import as_path
+from mezzotint.arguments import as_path, as_texts
 from mezzotint.files.validation import first_error
 from mezzotint.frames import path_of
 from mezzotint.plots import Figure
@@ -148,10 +148,10 @@ def plan(
     checked: dict[str, Any] = {name: None if path is None else as_path(name, path) for name, path in paths.items()}
     try:
         options = Options(
-            target=_listed(target),
+            target=as_texts("target", target),
             model=model,
-            gpu=_listed(gpus),
-            design=_listed(designs),
+            gpu=as_texts("gpus", gpus),
+            design=as_texts("designs", designs),
             trace=None if trace is None else path_of(trace),
             rate_rpm=rate_rpm,
             min_quality=min_quality,
@@ -162,14 +162,10 @@ def plan(
             jobs=jobs,
             launcher=launcher,
             overrides=overrides,
-            assume=_listed(assume),
-            plugin=_listed(plugins),
+            assume=as_texts("assume", assume),
+            plugin=as_texts("plugins", plugins),
             **checked,
         )
     except ValidationError as error:
         raise ConfigError(f"{first_error(error)}; correct the argument") from None
     return Plan(command_line(options, OUT), answer_plan(options, progress=progress))
-
-
-def _listed(texts: str | Sequence[str]) -> Sequence[str]:
-    return [texts] if isinstance(texts, str) else texts

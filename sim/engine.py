@@ -96,13 +96,13 @@ class Engine:
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_completed", "_detour", "_ended",
-        "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_last_active",
-        "_last_progress",
-        "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans", "_request_ended", "_sampling",
-        "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s", "_times", "_tries", "_unsearched",
-        "_width", "_write", "add_column", "arrived", "assume", "backend", "client", "clock", "cluster", "controllers",
-        "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log", "lookups", "models", "progress",
-        "record", "rows", "sample_s", "scheduler", "seed", "server", "similarity", "workload",
+        "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_idle_since",
+        "_last_progress", "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans",
+        "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s",
+        "_times", "_tries", "_unsearched", "_width", "_write", "add_column", "arrived", "assume", "backend", "client",
+        "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log",
+        "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed", "server", "similarity",
+        "workload",
     )  # fmt: skip
 
     def __init__(
@@ -176,7 +176,7 @@ class Engine:
             self._write = self._write_video
         self._last_progress: tuple[float, int] = (-1.0, 0)
         self._ended = 0
-        self._ended_at_sample, self._idle_samples, self._last_active = -1, 0, NEVER
+        self._ended_at_sample, self._idle_samples, self._idle_since = -1, 0, NEVER
         self._area_s = 0.0
         ignores_ends = type(scheduler).request_ended is Scheduler.request_ended
         self._request_ended = None if ignores_ends else scheduler.request_ended  # saves a call per request
@@ -341,6 +341,11 @@ class Engine:
             return len(self.scheduler)
         except (ValueError, TypeError, OverflowError) as error:
             raise self.policy_error("scheduler", f"reports how many requests wait, and {error}") from error
+
+    @property
+    def outsiders(self) -> str:
+        """The parts from outside the package, by kind and class, for an error; empty if there are none."""
+        return part_names(self._parts, *(kind for kind, part in self._parts.items() if has_outsiders({kind: part})))
 
     def policy_error(self, kind: str, what: str) -> SimulationError:
         return SimulationError(f"{part_name(self._parts, kind)} {what}")
@@ -729,8 +734,8 @@ class Engine:
         self._idle_samples = self._idle_samples + 1 if is_idle else 0
         self._ended_at_sample = self._ended
         due_s = self.clock.peek()
-        # What was begun before may take longer: a judge, an answer, a load or a client's patience.
-        stalled = self._idle_samples > MAX_IDLE_SAMPLES and not self.clock.awaits(self._last_active)
+        # What began before the idle time may take longer: a judge, an answer, a load or a client's patience.
+        stalled = self._idle_samples > MAX_IDLE_SAMPLES and not self.clock.has_call_before(self._idle_since)
         if stalled:
             self.clock.stop()
         if due_s == math.inf or stalled:
@@ -743,7 +748,7 @@ class Engine:
             at_s = math.nextafter(due_s, math.inf)
         entry = self.clock.at(at_s, CONTROL, self._sample)
         if self._idle_samples <= 1:
-            self._last_active = entry
+            self._idle_since = entry
 
     def _overdue(self, instant_s: float) -> int:
         """Allow more calls at ``instant_s``. Raises SimulationError if the last ones moved no request."""

@@ -109,10 +109,13 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         self._arrivals = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
         self._next_arrival = next(self._arrivals, NEVER)
 
-    def awaits(self, last: Entry) -> bool:
-        """Return True if a call is due that was scheduled before ``last``, but by no process, which may never end."""
+    def has_call_before(self, later: Entry) -> bool:
+        """Return True if a call is still to come that was scheduled before ``later``.
+
+        Calls of processes do not count: a process may go on for ever.
+        """
         return any(
-            serial < last[2] and order != URGENT and call is not _process and serial not in self._canceled
+            serial < later[2] and order != URGENT and call is not _process and serial not in self._canceled
             for _, order, serial, call, _ in self._queue
         )
 

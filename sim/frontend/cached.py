@@ -166,7 +166,7 @@ class CachedFrontEnd(FrontEnd):
                 self.index.advance(now_s)
             if not self.match_predictor.expects(row, now_s):
                 match = self.cache.find(request)
-                forgone = match is not None and self.selector.skip(match[2]) > 0
+                forgone = match is not None and self.selector.skip(match[2]) > 0  # its similarity
                 return self._generate(request, FORGONE_MATCH if forgone else PREDICTED_MISS, took_s)
         if self._has_outages and self.index.outage.is_down(now_s):
             return self._generate(request, NO_DATABASE, took_s + self.index.timeout_s)

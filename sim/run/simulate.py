@@ -25,7 +25,7 @@ from mezzotint.sim.cache.cache import ArtifactCache
 from mezzotint.sim.cluster.cluster import Cluster
 from mezzotint.sim.cluster.failures import Failures
 from mezzotint.sim.cluster.residency import ModelResidency
-from mezzotint.sim.core.culprit import class_name, has_outsiders, is_ours, part_names
+from mezzotint.sim.core.culprit import class_name, is_ours
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model, reference
 from mezzotint.sim.core.request import COMPLETED, Addons
@@ -534,10 +534,7 @@ def _check_completed(engine: Engine, warmup: int) -> None:
         return
     reasons = Counter(reason for row, reason in columns.reasons.items() if row >= columns.first + warmup)
     why = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3)) or "no reason was given"
-    kinds = {"front end": engine.frontend, "scheduler": engine.scheduler, "executor": engine.executor}
-    kinds |= {"client": engine.client} | {f"controller{n}": each for n, each in enumerate(engine.controllers, 1)}
-    outside = [kind for kind, part in kinds.items() if part is not None and has_outsiders({kind: part})]
-    by = f"; {part_names(kinds, *outside)} took part" if outside else ""
+    by = f"; {engine.outsiders} took part" if engine.outsiders else ""
     raise ConfigError(f"none of the {len(outcome)} requests to measure was completed: {why}{by}")
 
 

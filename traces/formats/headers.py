@@ -26,7 +26,7 @@ TIMES = ("arrival_s", "gen_s", "slo_s", "latency_s", "video_s")
 
 DURATIONS = TIMES[1:]
 
-UNIT_WORDS: dict[str, str] = {
+UNIT_WORDS: Mapping[str, str] = {
     word: unit
     for unit, words in {
         "ns": ("ns", "nano", "nanos", "nanosecond", "nanoseconds"),
@@ -234,6 +234,7 @@ def _stated_s(text: str) -> float:
     parts = DURATION_PART.findall(text)
     if DURATION_PART.sub("", text).strip() or not parts:
         raise KeyError(text)
-    minutes = {"m": "min"} if len(parts) > 1 else {}  # a lone m may be anything
-    units = UNIT_WORDS | minutes
-    return sum(float(number) / scale(units[word.lower().replace("µ", "u").replace("μ", "u")]) for number, word in parts)
+    words = [word.lower().replace("µ", "u").replace("μ", "u") for _, word in parts]
+    # Among other units m is minutes; alone it may be anything.
+    units = ["min" if word == "m" and len(words) > 1 else UNIT_WORDS[word] for word in words]
+    return sum(float(number) / scale(unit) for (number, _), unit in zip(parts, units, strict=True))

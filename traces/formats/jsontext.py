@@ -65,9 +65,9 @@ def records(path: Path, limits: Limits) -> Iterator[tuple[int, dict[str, Any]]]:
 def unwrapped(groups: Iterator[list[Any]]) -> tuple[Iterator[Any], str]:
     """Return values, and in words where in the file they are.
 
-    One object around a list of objects stands for the list, one of lists of equal lengths for a record of each place,
-    and one of objects with the numbers of rows as names for the table that pandas' to_json wrote. An object of
-    DiffusionDB's images is a record of each.
+    One object around a list of objects stands for the list. One of lists of equal lengths is a record of each place.
+    One of objects with the numbers of rows as names is the table that pandas' to_json wrote. One of DiffusionDB's
+    images is a record of each.
     """
     values = itertools.chain.from_iterable(groups)
     first = list(itertools.islice(values, 2))

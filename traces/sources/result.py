@@ -12,7 +12,7 @@ from mezzotint.traces.error import TraceError
 from mezzotint.traces.formats.clock import PER_SECOND
 from mezzotint.traces.formats.headers import UNIT_WORDS
 from mezzotint.traces.sources.benchmark import AIPerf, VllmBench, check_seconds, client_of, lists_requests, read_object
-from mezzotint.traces.sources.table import FIRST, Table, is_trace, options_elsewhere, say
+from mezzotint.traces.sources.table import IMPORT_FIRST, Table, is_trace, options_elsewhere, say
 from mezzotint.traces.table.ingest import ORDER_ONLY
 from mezzotint.traces.table.limits import Limits, open_bounded
 from mezzotint.traces.table.trace import Trace, read
@@ -56,7 +56,7 @@ def open_result(path: Path) -> Trace | dict[str, float]:
     if record is not None and "request_start_ns" in (record.get("metadata") or {}):
         return _checked(AIPerf(path=path).load(rng), path)
     if not first.startswith(b"{") or (record is not None and others.strip()):  # not one object over the whole file
-        with options_elsewhere(FIRST):
+        with options_elsewhere(IMPORT_FIRST):
             table = Table(path=path).load(rng)
         return _checked(table, path)
     content = read_object(path, Limits())

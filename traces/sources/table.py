@@ -25,7 +25,7 @@ from mezzotint.traces.table.limits import PARQUET, Limits, regular_file
 from mezzotint.traces.table.trace import METADATA_KEY, read
 from mezzotint.traces.table.validation import check_ranges, excerpt
 
-FIRST = "make a trace of the file with it, and name that trace here"
+IMPORT_FIRST = "make a trace of the file with it, and name that trace here"
 """What to do where a command takes a table and none of the options that say how to read it."""
 
 
@@ -164,7 +164,7 @@ def import_table(path: Path, folder: Path) -> Path:
         trace = read(target)
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        with options_elsewhere(FIRST):
+        with options_elsewhere(IMPORT_FIRST):
             trace = store(Table(path=path).read(np.random.default_rng(0)), target)
     say(trace.notes, path)
     return target.resolve()

@@ -70,9 +70,11 @@ class StageEstimates:
             self.are_exact, self.are_fixed = estimates.are_exact, estimates.are_fixed
             self.learns = type(estimates).observed is not Estimates.observed
             if not self.are_exact:
-                self._estimate = estimates.cost if is_ours(class_name(estimates)) else self._checked
+                self._estimate = estimates.cost if is_ours(class_name(estimates)) else self._checked_estimate
 
-    def _checked(self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()) -> StageCost:
+    def _checked_estimate(
+        self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = ()
+    ) -> StageCost:
         """Return the estimate of a class from outside the package. Raises SimulationError unless its steps fit."""
         assert self.estimates is not None
         cost = self.estimates.cost(request, stage, degree, others)

@@ -184,21 +184,22 @@ def _facts(
 def _contradictions(client: Mapping[str, float], arrivals: Mapping[str, Any]) -> list[str]:
     """Return how the simulated arrivals differ from what a client says of its own (`client_of`), a sentence each."""
     said = []
-    at_most, sent_rpm = client.get("max_in_flight"), client.get("sent_rpm")
+    max_in_flight, sent_rpm = client.get("max_in_flight"), client.get("sent_rpm")
     outstanding, rate_rpm = arrivals.get("outstanding"), arrivals.get("rate_rpm")
-    if at_most is not None and outstanding != at_most:
+    if max_in_flight is not None and outstanding != max_in_flight:
         simulated = "no such bound" if outstanding is None else f"{outstanding} in flight"
         said.append(
-            f"The client had at most {at_most:g} requests in flight (max_concurrency), and the simulated arrivals have"
-            f" {simulated}: compare with arrivals=closed arrivals.outstanding={at_most:g}."
+            f"The client had at most {max_in_flight:g} requests in flight (max_concurrency), and the simulated arrivals"
+            f" have {simulated}: compare with arrivals=closed arrivals.outstanding={max_in_flight:g}."
         )
     if sent_rpm == math.inf:
-        if at_most is None and (rate_rpm is not None or outstanding is not None):
+        if max_in_flight is None and (rate_rpm is not None or outstanding is not None):
             said.append(
                 "The client sent all requests at once (request_rate), and the simulated arrivals do not: compare with"
                 " arrivals=saturation arrivals.gap_s=0."
             )
-    elif sent_rpm is not None and not (at_most if rate_rpm is None else math.isclose(rate_rpm, sent_rpm)):
+    # Without a rate in the simulation, the bound in flight may stand for the client's.
+    elif sent_rpm is not None and (max_in_flight is None if rate_rpm is None else not math.isclose(rate_rpm, sent_rpm)):
         simulated = "have no rate" if rate_rpm is None else f"are {rate_rpm:g} a minute"
         said.append(
             f"The client sent {sent_rpm:g} requests a minute (request_rate), and the simulated arrivals {simulated}:"
