@@ -2,8 +2,11 @@
 
 A row is one axis of one system: CPU-microseconds of a request at each length of the trace, number of workers or of
 waiting requests, or number of GPUs of groups, and the exponent of the growth. What starts and checks a run is left out:
-the cost is that of what follows the first quarter. Each is brought to the machine where budgets were set by the
+the cost is that of the second and the third quarter. Each is brought to the machine where budgets were set by the
 yardstick of its minute, since a shared machine is at half its speed for minutes at a time.
+
+Beside the time stand the bytecode instructions of a request in the fourth quarter: the work of the algorithm, the same
+on every machine. Time grows faster than work where a large cluster does not fit in the processor's caches.
 """
 
 import argparse
@@ -13,6 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
+from math import nan
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -89,20 +95,24 @@ def main() -> int:
 
 def table(rows: str = "*", scale: int = 1) -> Iterator[str]:
     """Yield the lines of a table in Markdown."""
-    yield "| what grows | us of a request | exponent | last / first |"
-    yield "|---|---|---:|---:|"
+    yield "| what grows | us of a request | exponent | last / first | bytecodes of a request | last / first |"
+    yield "|---|---|---:|---:|---|---:|"
     for axis in AXES:
         if fnmatch(axis.name, rows):
             places = [place // scale for place in axis.places] if "trace.requests" in axis.words else axis.places
-            costs = {place: cost_us(axis, place, scale) for place in places}
-            exponent = np.polyfit(np.log([*costs]), np.log([*costs.values()]), 1)[0]
-            shown = ", ".join(f"{place:,}: {us:.1f}" for place, us in costs.items())
-            first, *_, last = costs.values()
-            yield f"| {axis.name} | {shown} | {exponent:.2f} | {last / first:.2f} |"
+            times_us, bytecodes = zip(*(cost(axis, place, scale) for place in places), strict=True)
+            exponent = np.polyfit(np.log(places), np.log(times_us), 1)[0]
+            times = ", ".join(f"{place:,}: {us:.1f}" for place, us in zip(places, times_us, strict=True))
+            works = ", ".join(f"{place:,}: {work:,.0f}" for place, work in zip(places, bytecodes, strict=True))
+            growth = f"{times} | {exponent:.2f} | {times_us[-1] / times_us[0]:.2f}"
+            yield f"| {axis.name} | {growth} | {works} | {bytecodes[-1] / bytecodes[0]:.2f} |"
 
 
-def cost_us(axis: Axis, place: int, scale: int = 1) -> float:
-    """Return the CPU-microseconds of a request at ``place``, on the machine where budgets were set."""
+def cost(axis: Axis, place: int, scale: int = 1) -> tuple[float, float]:
+    """Return the CPU-microseconds of a request at ``place``, on the machine where budgets were set, and its bytecodes.
+
+    Bytecodes are instructions of Python; what a function in C does is one of them.
+    """
     # Several times the workers or the waiting requests, so that most arrive when others end.
     requests = max(axis.requests // scale, 100) if "trace.requests" not in axis.words else place
     if axis.name.startswith(("workers", "waiting")):
@@ -119,12 +129,53 @@ def cost_us(axis: Axis, place: int, scale: int = 1) -> float:
     run = assemble(settings, trace=None if words[0].startswith(("experiment=", "trace=")) else _trace(requests)).engine
     # Halves of requests, so that an arrival counts when it is served: ends come later.
     marks: list[tuple[int, float]] = []
-    run.progress = lambda ended: marks.append((run.arrived + ended, time.process_time()))
+    bytecodes = Bytecodes()
+
+    def note_time(ended: int) -> None:
+        marks.append((run.arrived + ended, time.process_time()))
+        if marks[-1][0] >= 1.5 * requests:
+            run.progress = count
+            bytecodes.start(sys._getframe(1))
+
+    def count(ended: int) -> None:
+        # Of a tenth of the requests: counting takes fifty times as long as running.
+        if run.arrived + ended >= 1.6 * requests:
+            bytecodes.stop(run.arrived + ended - marks[-1][0])
+            run.progress = None
+
+    run.progress = note_time
     before = customers_per_cpu_s()
     run.run()
     yard = (before + customers_per_cpu_s()) / 2 / AT_BUDGETS
-    (first, from_s), *_, (last, until_s) = [mark for mark in marks if requests / 2 <= mark[0] < 2 * requests]
-    return 2e6 * yard * (until_s - from_s) / (last - first)
+    (first, from_s), *_, (last, until_s) = [mark for mark in marks if mark[0] >= requests / 2]
+    return 2e6 * yard * (until_s - from_s) / (last - first), 2 * bytecodes.mean
+
+
+class Bytecodes:
+    """A count of the instructions that Python runs, by ``sys.settrace``."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._former: Any = None
+        self.mean = nan
+        """Instructions of each unit that ``stop`` was told."""
+
+    def start(self, frame: FrameType | None) -> None:
+        """Count what ``frame`` and its callers, which run already, do from now on, and all that they call."""
+        self._former = sys.gettrace()
+        sys.settrace(self._trace)
+        while frame is not None:
+            frame.f_trace = self._trace(frame, "call", None)
+            frame = frame.f_back
+
+    def stop(self, units: int) -> None:
+        sys.settrace(self._former)
+        self.mean = self._count / units
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self._count += event == "opcode"
+        return self._trace
 
 
 @cache

@@ -22,7 +22,19 @@ def test_every_other_router_has_a_row_with_and_without_failures() -> None:
 def test_table_has_a_cost_for_each_place(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "scheduler=per-worker router=least-requests cluster.count={x}"
     monkeypatch.setattr(growth, "AXES", [growth.Axis("workers, small", (2, 8), words, 200, growth.LOAD_RPM)])
-    assert re.fullmatch(r"\| workers, small \| 2: [\d.]+, 8: [\d.]+ \| -?[\d.]+ \| [\d.]+ \|", [*growth.table()][-1])
+    row = r"\| workers, small \| 2: [\d.]+, 8: [\d.]+ \| -?[\d.]+ \| [\d.]+ \| 2: \d[\d,]+, 8: \d[\d,]+ \| [\d.]+ \|"
+    assert re.fullmatch(row, [*growth.table()][-1])
+
+
+CLUSTERS = [axis for axis in growth.AXES if axis.places == growth.WORKERS and "failures" not in axis.name]
+
+
+@pytest.mark.parametrize("axis", CLUSTERS, ids=lambda axis: axis.name)
+def test_work_of_a_request_does_not_grow_with_the_cluster(axis: growth.Axis) -> None:
+    """Sixteen times the workers are one level more in a tree; a loop over workers takes thousands of instructions."""
+    few, many = (growth.cost(axis, workers, scale=20)[1] for workers in (64, 1_024))
+    assert few > 500
+    assert many < 1.3 * few
 
 
 def test_ratios_are_taken_pair_by_pair() -> None:
