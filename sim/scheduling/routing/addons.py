@@ -50,8 +50,11 @@ class ByAddons(WorkAndLoads):
 
     def missing_load_s(self, worker: Worker, request: Request) -> float:
         loads, outstanding = self._loads(worker, request), self._outstanding.get(worker, ())
-        coming = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
-        missing_s = [seconds for net, seconds in loads.nets if net.name not in coming and net not in worker.resident]
+        missing = [(net, seconds) for net, seconds in loads.nets if net not in worker.resident]
+        if missing:  # else what comes with the outstanding requests, which may be many, is not asked for
+            coming = {name for sent in outstanding for name in (sent.addons or NO_ADDONS).controlnets}
+            missing = [(net, seconds) for net, seconds in missing if net.name not in coming]
+        missing_s = [seconds for _, seconds in missing]
         if loads.loras:
             # Weights hold one set of LoRAs: what the last request sent there will leave
             # (test_lora_of_the_last_request_sent_to_a_worker_is_not_missing_there).
