@@ -1,4 +1,4 @@
-"""Read access logs of web servers: nginx's log_format, Apache's LogFormat; JSON lines of nginx, Caddy and Traefik."""
+"""Read access logs: nginx's log_format, Apache's LogFormat; JSON of nginx, Caddy, Traefik and Google Cloud."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -44,6 +44,11 @@ TRAEFIK: Mapping[str, str] = {
 }  # fmt: skip
 """Fields of Traefik -> their names here."""
 
+GOOGLE_CLOUD: Mapping[str, str] = {
+    "timestamp": "time_received", "latency": "duration_s", "requestMethod": "method", "requestUrl": "url",
+}  # fmt: skip
+"""Fields of an entry of Google Cloud's request logs, and of its httpRequest -> their names here."""
+
 ABSENT = ("-", "")
 
 
@@ -53,11 +58,9 @@ def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, 
         head = stream.read(HEAD_BYTES)
     if options.format is None and is_json(head):
         for row, record in records(path, limits):
-            renamed = RENAMED
-            if is_access(record):
-                renamed = TRAEFIK if "StartUTC" in record else CADDY
-                request = record.pop("request", None)
-                record |= request if isinstance(request, dict) else {}
+            renamed, inner = _server(record) or (RENAMED, None)
+            if inner is not None:
+                record |= record.pop(inner)
             named = {renamed.get(name, name): value for name, value in record.items() if value not in ABSENT}
             yield row, _split(named)
         return
@@ -78,9 +81,20 @@ def access_log(path: Path, limits: Limits, options: Any) -> Iterator[tuple[int, 
 
 
 def is_access(record: Mapping[str, Any]) -> bool:
-    """Return True for a line of Caddy's or Traefik's access log."""
-    is_caddy = str(record.get("logger")).startswith("http.log.access") and isinstance(record.get("request"), dict)
-    return is_caddy or {"StartUTC", "RequestMethod"} <= record.keys()
+    """Return True for a record of Caddy's or Traefik's access log, or of Google Cloud's request logs."""
+    return _server(record) is not None
+
+
+def _server(record: Mapping[str, Any]) -> tuple[Mapping[str, str], str | None] | None:
+    """Return the fields of the server that wrote ``record``, and which holds the request; None if it is not known."""
+    if isinstance(record.get("request"), dict) and str(record.get("logger")).startswith("http.log.access"):
+        return CADDY, "request"
+    if {"StartUTC", "RequestMethod"} <= record.keys():
+        return TRAEFIK, None
+    # Other logs of Google Cloud are those of an application, whose payload says more of a request.
+    if isinstance(record.get("httpRequest"), dict) and str(record.get("logName")).endswith("requests"):
+        return GOOGLE_CLOUD, "httpRequest"
+    return None
 
 
 def _split(record: dict[str, Any]) -> dict[str, Any]:

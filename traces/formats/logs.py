@@ -130,7 +130,7 @@ def gateway(path: Path, limits: Limits, _: Any) -> Records:
         yield row, record
 
 
-OF_OTHERS = frozenset({"elapsed", "logger", "StartUTC", *NESTED})
+OF_OTHERS = frozenset({"elapsed", "logger", "StartUTC", "httpRequest", *NESTED})
 """Fields that records of other forms have, and those of gateways seldom."""
 
 

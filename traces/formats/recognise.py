@@ -10,6 +10,7 @@ MARKS = (
     ("access-log", r"\A\S+ \S+ \S+ \[\d{2}/[A-Z][a-z]{2}/\d{4}:"),
     ("access-log", r'\A\s*\{(?=[^\n]*"request_time":)[^\n]*"(time_iso8601|time_local|msec|body_bytes_sent)":'),
     ("access-log", r'\A\s*\{[^\n]*"logger":\s*"http\.log\.access|\A\s*\{(?=[^\n]*"StartUTC":)[^\n]*"RequestMethod":'),
+    ("access-log", r'\A\s*[\[{](?=.*"httpRequest":\s*\{).*"logName":\s*"[^"]*requests"'),
     (
         "k6",
         r'\A"?metric_name"?,"?timestamp|\A\s*\{[^\n]*"metric":\s*"\w+"[^\n]*"type":\s*"(Point|Metric)"'

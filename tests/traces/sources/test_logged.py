@@ -803,8 +803,16 @@ TRAEFIK = [
     for start, took in (("00.25", 4.25), ("07.25", 2.25))
 ]  # fmt: skip
 
+GOOGLE_CLOUD = [
+    {"timestamp": f"2026-11-03T10:00:{start}Z", "receiveTimestamp": "2026-11-03T10:00:30Z",
+     "httpRequest": {"requestMethod": "POST", "requestUrl": "https://a.example/v1/images/generations", "status": 200,
+                     "latency": took, "responseSize": "1240"},
+     "logName": f"projects/p/logs/{name}"}
+    for start, took, name in (("00.25", "4.25s", "run.googleapis.com%2Frequests"), ("07.25", "2.250s", "requests"))
+]  # fmt: skip
 
-@pytest.mark.parametrize("records", [CADDY, TRAEFIK], ids=["caddy", "traefik"])
+
+@pytest.mark.parametrize("records", [CADDY, TRAEFIK, GOOGLE_CLOUD], ids=["caddy", "traefik", "google-cloud"])
 def test_access_log_of_another_server_has_its_own_names(records: list[dict[str, Any]], tmp_path: Path) -> None:
     """Caddy's ts is when the answer was sent, and its size bytes; Traefik's time is when the line was written."""
     trace = load("access-log", lines(*records), tmp_path)
@@ -814,6 +822,15 @@ def test_access_log_of_another_server_has_its_own_names(records: list[dict[str, 
     assert other_format(lines(*records).encode()) == "access-log"
     with pytest.raises(TraceError, match="import access-log"):
         load("gateway", lines(*records), tmp_path)
+    indented = json.dumps(records, indent=2)
+    assert load("access-log", indented, tmp_path).arrival_s.tolist() == [0.0, 7.0]
+    assert other_format(lines(*GOOGLE_CLOUD).encode()) == other_format(json.dumps(GOOGLE_CLOUD, indent=2).encode())
+
+
+def test_log_of_an_application_on_google_cloud_is_read_by_its_payload(tmp_path: Path) -> None:
+    logged = {"timestamp": "2026-11-03T10:00:00Z", "logName": "projects/p/logs/stdout", "jsonPayload": {"prompt": "a"}}
+    trace = load("gateway", lines({**logged, "httpRequest": GOOGLE_CLOUD[0]["httpRequest"]}), tmp_path)
+    assert rows(trace)[0]["prompt"] == "a"
 
 
 @pytest.mark.parametrize(
