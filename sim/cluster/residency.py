@@ -53,8 +53,8 @@ class ModelResidency:
                 if not backend.bytes(_weights(model.name)):
                     raise ConfigError(
                         f"residency: the bytes of {model.name} on {gpu.name} are not known (weights_bytes of its "
-                        "profile); choose a cluster= and models= with them, such as cluster=h100 "
-                        "backend.gpu=h100-diffusers models=sdxl, or leave residency= out"
+                        "profile); choose a cluster= and models= with them, such as "
+                        "cluster=h100-diffusers models=sdxl, or leave residency= out"
                     )
 
     def assumptions(self) -> list[Assumption]:

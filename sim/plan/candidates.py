@@ -95,7 +95,12 @@ def find_candidates(options: Options, traffic: Traffic, words: Sequence[str]) ->
             except _LeftOut as reason:
                 left_out.setdefault(str(reason), {}).setdefault("+".join(kinds), []).append(design)
         works = {composed.candidate.work for composed in found}
-        found += [composed for composed in baselines if composed.candidate.work in works or composed.is_usual]
+        # One of each design and work: several choices of models= may have the same large model.
+        of_works: dict[tuple[str, str], _Composed] = {}
+        for composed in baselines:
+            if composed.is_usual or composed.candidate.work in works:
+                of_works.setdefault((composed.candidate.design, composed.candidate.work), composed)
+        found += of_works.values()
     notes += _explain(left_out)
     if not found:
         raise ConfigError(f"plan: nothing is left to compare: {'; '.join(notes) or 'no design or GPU was named'}")
@@ -224,6 +229,8 @@ class _Catalogue:
         family = f"no profile of {self._large}"
         if self._wants_all:
             return family
+        if there := [name for name in self._variants if name in self._profiles[kind]]:
+            return f"{family} on {kind}, but of {', '.join(there)}, which --gpu {kind} alone plans"
         way = way_on(self._gpus[kind].name, self._variants, self._folders, "--assume ")
         return f"{family} on {kind}; {way}"
 

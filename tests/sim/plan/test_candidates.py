@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mezzotint.backends.profile import shipped, within
 from mezzotint.backends.scaling import ERROR
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.plan.answer import Plan
@@ -14,6 +15,7 @@ from mezzotint.sim.plan.candidate import Candidate
 from mezzotint.sim.plan.candidates import find_candidates
 from mezzotint.sim.plan.options import Options
 from mezzotint.sim.plan.traffic import find_traffic
+from mezzotint.sim.run.config.choices import gpus
 
 Ask = Callable[..., Plan]
 
@@ -222,6 +224,31 @@ def test_equal_compositions_are_one_candidate(tmp_path: Path) -> None:
     found, notes = candidates(tmp_path, "sd3.5-large", "a40", design=designs)
     assert [one.design for one in found] == ["nirvana", "vanilla"]
     assert "nirvana cache.capacity=1500000 is the same as nirvana, and planned once" in notes
+
+
+def test_every_profile_with_steps_is_of_a_kind_that_a_plan_can_name() -> None:
+    """But of the GPU beside a slow host, which is there to show what a host costs."""
+    assert {profile.gpu for profile in within(shipped()) if profile.step} - {*gpus()} == {"h100-slow-host"}
+
+
+def test_kind_of_a_gpu_includes_our_own_measurements_of_it(tmp_path: Path) -> None:
+    """Published times of the H100 are of 1024x1024 alone; ours cover the sizes of this log."""
+    (log := tmp_path / "log.csv").write_text("prompt,width,height,steps\n" + "a,512,512,20\nb,768,768,28\n" * 20)
+    found, notes = candidates(tmp_path, "flux-dev", "h100", trace=log, design=["vanilla", "modm-fixed hits=modm"])
+    assert {one.gpu for one in found} == {"h100-diffusers"}
+    assert any(note.startswith("left out: h100: ") and "outside the measured grid" in note for note in notes)
+    # Each choice of models= with a small one has the same large model, and the requests their own sizes.
+    assert [one.design for one in found].count("vanilla") == 1
+
+
+def test_kind_with_another_variant_of_the_model_says_how_it_is_planned(tmp_path: Path) -> None:
+    asked = Options(["p95<10s"], ["l40s", "h100", "h200"], model="sdxl", rate_rpm=20.0, design=["vanilla"])
+    traffic = find_traffic(asked)
+    found, notes = find_candidates(asked, traffic, list(traffic.words))
+    assert {one.models for one in found} == {"sdxl-mlperf"}
+    assert any("on h100-diffusers, but of sdxl, which --gpu h100-diffusers alone plans" in note for note in notes)
+    alone, _ = candidates(tmp_path, "sdxl", "h100-diffusers", design=["vanilla"])
+    assert {(one.gpu, one.models) for one in alone} == {("h100-diffusers", "sdxl")}
 
 
 def test_work_is_model_steps_size_and_bits_and_each_work_has_its_baseline(tmp_path: Path) -> None:
