@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mezzotint.backends.profile import Point, Profile
 from mezzotint.backends.scatter import Around, Scatter
+from mezzotint.sim.fit.profile.cells import TOLERANCE
 
 MIN_CELL, MIN_SIZE, MIN_SCATTER = 20, 40, 1000
 """Fewest requests for the median of a size and number of steps, the step time of a size, and a scatter."""
@@ -16,11 +17,20 @@ MIN_CELL, MIN_SIZE, MIN_SCATTER = 20, 40, 1000
 RATIO = 1.2
 """Largest ratio of the typical seconds of requests whose scatter is measured together."""
 
+MEDIAN = 1.2533
+"""Standard error of a normal sample's median over that of its mean, the root of pi / 2."""
+
 PROBABILITIES = (
     0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925,
     0.95, 0.96, 0.97, 0.98, 0.99, 0.995, 0.998, 1.0,
 )  # fmt: skip
 """Dense where seconds rise fast: the slow tenth."""
+
+UNTOLD = (
+    "the seconds outside the steps are not told apart, since no size has numbers of steps that differ enough: all are "
+    "in the steps, and count as saved where a cache skips steps"
+)
+"""Note of a profile without ``vae_decode``."""
 
 Floats = NDArray[np.float64]
 
@@ -38,14 +48,16 @@ def fit(
     """Return a profile of typical (median) seconds by size and steps, with the scatter about them.
 
     The seconds are a size's step time times the steps, plus a part that does not depend on the steps. That part is
-    affine in the pixels, is fitted on sizes with several numbers of steps, and becomes ``vae_decode``.
+    affine in the pixels, is fitted on sizes with several numbers of steps, and becomes ``vae_decode``. Where no size
+    has them, the profile has no such stage, and a note says so.
 
     Args:
         min_cell, min_size: fewest requests for the median of a size and number of steps, and for the step time of a
             size.
     """
     pixels = seen["pixels"].to_numpy()
-    fixed = _fit_fixed(seen, min_cell)
+    told = _fit_fixed(seen, min_cell)
+    fixed = np.zeros(1) if told is None else told
     sizes, step_s = _fit_steps(seen, fixed, min_size)
     typical_s = np.polyval(fixed, pixels) + seen["steps"].to_numpy() * np.interp(pixels, sizes, step_s)
     shape_of: dict[int, tuple[int, int, int]] = {}  # the most common one of so many pixels, the smallest of ties
@@ -63,29 +75,41 @@ def fit(
         gpu=gpu,
         source=source,
         basis="measured",
-        notes=notes,
+        notes="; ".join(filter(None, [notes, UNTOLD if told is None else None])) or None,
         step=list(map(point, sizes.tolist(), step_s.tolist())),
         vae_decode=[
             point(size, max(float(np.polyval(fixed, size)), 1e-6), confirmed=True)  # what is left may be nothing
-            for size in dict.fromkeys(sizes[[0, -1]].tolist())
+            for size in (dict.fromkeys(sizes[[0, -1]].tolist()) if told is not None else ())
         ],
         scatter=_scatter(seen["seconds"].to_numpy() / typical_s, typical_s),
     )
 
 
-def _fit_fixed(seen: pd.DataFrame, min_cell: int) -> Floats:
-    """Return the seconds that do not depend on the steps, as a polynomial of the pixels, highest power first."""
-    sizes: list[Any] = []
-    fixed_s, weights = [], []
+def _fit_fixed(seen: pd.DataFrame, min_cell: int) -> Floats | None:
+    """Return the seconds that do not depend on the steps, as a polynomial of the pixels, highest power first.
+
+    Sizes with three numbers of steps, the largest twice the smallest, show that seconds are affine in the steps. If
+    there are none, sizes with two are taken whose scatter leaves the intercept known to `TOLERANCE` of the seconds.
+    None if no size tells the fixed part apart.
+    """
+    wide: list[tuple[Any, float, float]] = []  # pixels, seconds, weight
+    narrow: list[tuple[Any, float, float]] = []
     for size, requests in seen.groupby("pixels"):
-        cells = requests.groupby("steps")["seconds"].agg(["median", "size"])
+        cells = requests.groupby("steps")["seconds"].agg(["median", "std", "size"])
         cells = cells[cells["size"] >= min_cell]
-        steps = cells.index.to_numpy()
+        steps, weight = cells.index.to_numpy(), float(np.sqrt(cells["size"].sum()))
         if len(cells) >= 3 and steps[-1] >= 2 * steps[0]:
-            sizes.append(size)
-            fixed_s.append(np.polyfit(steps, cells["median"], 1, w=np.sqrt(cells["size"]))[1])
-            weights.append(np.sqrt(cells["size"].sum()))
-    return np.polyfit(sizes, fixed_s, 1 if len(sizes) > 2 else 0, w=weights) if sizes else np.zeros(1)
+            wide.append((size, np.polyfit(steps, cells["median"], 1, w=np.sqrt(cells["size"]))[1], weight))
+        elif len(cells) >= 2:
+            errors = MEDIAN * cells["std"] / np.sqrt(cells["size"])
+            errors = np.maximum(errors, 1e-6 * cells["median"])  # all may be equal
+            (_, fixed_s), covariance = np.polyfit(steps, cells["median"], 1, w=1 / errors, cov="unscaled")
+            if np.sqrt(covariance[1, 1]) <= TOLERANCE * cells["median"].mean():
+                narrow.append((size, fixed_s, weight))
+    if not (taken := wide or narrow):
+        return None
+    sizes, fixed, weights = zip(*taken, strict=True)
+    return np.polyfit(sizes, fixed, 1 if len(sizes) > 2 else 0, w=weights)
 
 
 def _fit_steps(seen: pd.DataFrame, fixed: Floats, min_size: int) -> tuple[NDArray[np.int64], Floats]:

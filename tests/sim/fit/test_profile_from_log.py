@@ -10,7 +10,7 @@ from mezzotint.backends.profile import read
 from mezzotint.sim.cli import main
 from mezzotint.sim.fit.profile.cells import Cell, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.command import backend
-from mezzotint.sim.fit.profile.fit import MIN_SCATTER, fit
+from mezzotint.sim.fit.profile.fit import MIN_SCATTER, UNTOLD, fit
 from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
 from mezzotint.traces.table.trace import Trace, make, write
 from tests.sim.fit.measured.lab import served
@@ -116,11 +116,32 @@ def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
     profile = fit(seen(*several, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
     assert [point.seconds for point in profile.vae_decode] == pytest.approx([1.0, 1.0])
     assert [point.seconds for point in profile.step] == pytest.approx([0.1, 0.3])
-    # too few steps, then steps too close to each other
+    # Two numbers of steps, and three close ones: seconds without scatter tell the parts apart.
     for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):
-        alone = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
-        assert [point.seconds for point in alone.vae_decode] == [1e-6, 1e-6]  # the steps take the whole time
-        assert alone.step[1].seconds == pytest.approx(0.32)
+        close = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
+        assert [point.seconds for point in close.vae_decode] == pytest.approx([1.0, 1.0])
+        assert close.notes is None
+
+
+@pytest.mark.parametrize(("steps", "scatter"), [([28], 0.01), ([28, 30], 0.05), ([20, 30], 0.8)])
+def test_fixed_seconds_that_the_log_cannot_tell_apart_are_said(steps: list[int], scatter: float) -> None:
+    rng = np.random.default_rng(1)
+    rows = [(1, 100, count, (1 + 0.1 * count) * np.exp(rng.normal(0.0, scatter))) for count in steps for _ in range(40)]
+    profile = fit(seen(*rows), gpu="g", model="m", source="s", notes="mine")
+    assert profile.vae_decode == []
+    assert profile.notes == f"mine; {UNTOLD}"
+
+
+@pytest.mark.parametrize("steps", [(20, 30), (28, 50)])
+def test_two_numbers_of_steps_tell_the_fixed_seconds_apart(steps: tuple[int, int]) -> None:
+    """As a service with a default and a setting of quality logs them; steps of 0.1 s, and 1 s beside them."""
+    rng = np.random.default_rng(2)
+    rows = [(1, 100, count, (1 + 0.1 * count) * np.exp(rng.normal(0.0, 0.03))) for count in steps for _ in range(400)]
+    profile = fit(seen(*rows), gpu="g", model="m", source="s")
+    assert [point.seconds for point in profile.vae_decode] == pytest.approx([1.0], abs=0.15)
+    assert profile.step[0].seconds == pytest.approx(0.1, rel=0.05)
+    assert profile.scatter is not None
+    assert profile.scatter.around[0].factors[-2] < 1.15
 
 
 def test_every_scatter_group_has_enough_similar_requests() -> None:
