@@ -672,9 +672,8 @@ def _service_binds(targets: Sequence[Target], summary: Summary, cluster: str) ->
         if within_s is None or latency_s is None or queue_s is None:
             continue
         if latency_s - queue_s > within_s and target.ratio(summary) > 1:
-            product = "a video" if makes_videos(summary) else "an image"
-            return (
-                f"the service itself binds: {product} takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
+            return (  # a request may be for several images
+                f"the service itself binds: a request takes {number(latency_s - queue_s, 3)} s on {cluster} without a "
                 f"wait, and {target.text} leaves {number(within_s, 3)} s; more GPUs do not help"
             )
     return ""

@@ -141,7 +141,7 @@ def test_image_that_takes_longer_than_the_target_is_no_matter_of_waiting(
     """Also where the clusters of the range are too small for the load."""
     plan = ask(target=[target], max_gpus=2, replications=1, rate_rpm=rate_rpm)
     assert not plan.ranked
-    assert plan.unranked[0].reason.startswith("the service itself binds: an image takes 1.45 s on 2 x l40s")
+    assert plan.unranked[0].reason.startswith("the service itself binds: a request takes 1.45 s on 2 x l40s")
 
 
 @pytest.mark.parametrize(
