@@ -261,7 +261,9 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         if error is not None:
             known = f"known to {percent(error)}"
         untimed = [UNTIMED.get(stage, stage) for stage in row.get("untimed") or ()]
-        inside = f" ({' and '.join(untimed)} inside the steps)" if untimed else ""
+        # Without a time of the decoding either, all that a request takes is in its steps.
+        whole = "the steps" if UNTIMED["vae_decode"] in untimed else "other stages"
+        inside = f" ({' and '.join(untimed)} inside {whole})" if untimed else ""
         found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}{inside}")
     if (config.get("backend") or {}).get("service") == "trace":
         return "the trace's own seconds for each request"

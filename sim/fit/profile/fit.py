@@ -32,6 +32,9 @@ UNTOLD = (
 )
 """Note of a profile without ``vae_decode``."""
 
+TOLD = "vae_decode is all that does not depend on the steps"
+"""Note of a profile with it."""
+
 Floats = NDArray[np.float64]
 
 
@@ -75,7 +78,7 @@ def fit(
         gpu=gpu,
         source=source,
         basis="measured",
-        notes="; ".join(filter(None, [notes, UNTOLD if told is None else None])) or None,
+        notes="; ".join(filter(None, [notes, UNTOLD if told is None else TOLD])),
         step=list(map(point, sizes.tolist(), step_s.tolist())),
         vae_decode=[
             point(size, max(float(np.polyval(fixed, size)), 1e-6), confirmed=True)  # what is left may be nothing

@@ -10,7 +10,7 @@ from mezzotint.backends.profile import read
 from mezzotint.sim.cli import main
 from mezzotint.sim.fit.profile.cells import Cell, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.command import backend
-from mezzotint.sim.fit.profile.fit import MIN_SCATTER, UNTOLD, fit
+from mezzotint.sim.fit.profile.fit import MIN_SCATTER, TOLD, UNTOLD, fit
 from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
 from mezzotint.traces.table.trace import Trace, make, write
 from tests.sim.fit.measured.lab import served
@@ -46,7 +46,12 @@ def test_fit_predicts_held_out_mean_and_slowest_tenth(tmp_path: Path, capsys: py
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
     assert main([*words, "--page", str(tmp_path / "page.md")]) == 0
     assert "within 5 % in 16 of 16 cells" in capsys.readouterr().out
-    validation = read(tmp_path / "g_m.yaml").validation or ""
+    profile = read(tmp_path / "g_m.yaml")
+    validation, worst = profile.validation or "", profile.service_error
+    assert worst is not None
+    assert 0.0 < worst <= 0.05
+    assert f"worst {100 * worst:.1f} %" in validation
+    assert validation.endswith("service_error: the worst cell")
     page = (tmp_path / "page.md").read_text()
     assert "16 of 16 cells" in validation
     for text in (validation, page):
@@ -120,7 +125,7 @@ def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
     for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):
         close = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
         assert [point.seconds for point in close.vae_decode] == pytest.approx([1.0, 1.0])
-        assert close.notes is None
+        assert close.notes == TOLD
 
 
 @pytest.mark.parametrize(("steps", "scatter"), [([28], 0.01), ([28, 30], 0.05), ([20, 30], 0.8)])
@@ -226,3 +231,4 @@ def test_check_on_too_few_requests_is_none(tmp_path: Path, capsys: pytest.Captur
     words = ["calibrate", "log", str(tmp_path / "t.parquet"), "--gpu", "g", "--model", "m", "-o", str(tmp_path)]
     assert main(words) == 0
     assert "not checked: no size and number of steps" in capsys.readouterr().out
+    assert read(tmp_path / "g_m.yaml").service_error is None

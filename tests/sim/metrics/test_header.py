@@ -56,6 +56,18 @@ def test_header_names_work_basis_traffic_state_and_load() -> None:
     assert found["goodput"] == "0.51 a minute within 2x"
 
 
+@pytest.mark.parametrize(
+    ("untimed", "said"),
+    [
+        (["text_encode", "vae_decode"], "text encoding and decoding inside the steps"),
+        (["vae_decode"], "decoding inside the steps"),
+        (["text_encode"], "text encoding inside other stages"),  # such as a decoding that was fitted to a log
+    ],
+)
+def test_stages_without_a_time_are_said_to_be_inside_those_that_have_one(untimed: list[str], said: str) -> None:
+    assert f"({said})" in dict(headed(models=[MODEL | {"untimed": untimed}]).rows)["times"]
+
+
 def test_work_says_which_share_other_models_served() -> None:
     small = MODEL | {"role": "small", "model": "sd-turbo", "requests": 30}
     work = headed(models=[MODEL | {"requests": 70}, small]).work
