@@ -99,7 +99,7 @@ class Engine:
         "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_idle_since",
         "_last_progress", "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans",
         "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s",
-        "_times", "_tries", "_unsearched", "_width", "_write", "add_column", "arrived", "assume", "backend", "client",
+        "_times", "_tries", "_width", "_write", "add_column", "arrived", "assume", "backend", "client",
         "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log",
         "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed", "server", "similarity",
         "workload",
@@ -208,7 +208,6 @@ class Engine:
             self.__class__ = GuardedRun
             self._admit = self._admit_checked
         self._actors: dict[simpy.Process, str] = {}
-        self._unsearched: Plan | None = None
         self._shared_plan: Plan | None = None
         self._shared: tuple[str | None, int, int, int, int] = (None, 0, 0, 0, 0)
 
@@ -449,15 +448,11 @@ class Engine:
         if self._addons is not None:
             request.addons = self._addons(row)
         took_s = self._admit(request, now_s)
-        plan = request.plan
-        if plan is not self._unsearched:  # faster: many requests have one plan
-            lookup = plan.lookup
-            if lookup:
-                self.lookups += 1
-                if lookup == HIT:
-                    self.hits += 1
-            else:
-                self._unsearched = plan
+        lookup = request.plan.lookup
+        if lookup:
+            self.lookups += 1
+            if lookup == HIT:
+                self.hits += 1
         # After the plan and before the offer: a controller counts what arrives, and its order may change the worker.
         for arrived in self._arrived_callbacks:
             arrived(request, now_s)
