@@ -20,13 +20,12 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, repeat
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 
 from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, Work, serves
 from mezzotint.sim.answering import Answering, is_cascade
@@ -95,11 +94,11 @@ class Engine:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_completed", "_detour", "_ended",
-        "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples", "_idle_since",
-        "_last_progress", "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows", "_plans",
-        "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end", "_think_s",
-        "_times", "_tries", "_width", "_write", "add_column", "arrived", "assume", "backend", "client",
+        "_actors", "_addons", "_admit", "_area_s", "_arrivals", "_arrived_callbacks", "_completed", "_detour",
+        "_ended", "_ended_at_sample", "_enders", "_first", "_frames", "_guarded", "_height", "_idle_samples",
+        "_idle_since", "_last_progress", "_limit_s", "_lost", "_next", "_open_loop", "_parts", "_pending_rows",
+        "_plans", "_request_ended", "_sampling", "_shapes", "_shared", "_shared_plan", "_steps", "_stopping_end",
+        "_think_s", "_times", "_tries", "_width", "_write", "add_column", "arrived", "assume", "backend", "client",
         "clock", "cluster", "controllers", "executor", "frontend", "gauge", "gpu_failures", "handling", "hits", "log",
         "lookups", "models", "progress", "record", "rows", "sample_s", "scheduler", "seed", "server", "similarity",
         "workload",
@@ -231,32 +230,29 @@ class Engine:
         sampling = None if self._sampling is None else self._sampling[row]
         return Request(row, now_s, self._width[row], self._height[row], self._steps[row], deadline_s, frames, sampling)
 
-    def _scheduled(self) -> Iterator[Request]:
-        """Yield the requests whose arrival time is known."""
-        return chain.from_iterable(map(self._block, self._starts()))
-
-    def _starts(self) -> range:
-        return range(0, len(self._times), BLOCK)
-
     def _known_times(self) -> Iterator[float]:
         # Python's floats: reading a number of NumPy takes longer, and makes all later sums NumPy's.
-        blocks: Iterator[list[float]] = (self._times[start : start + BLOCK].tolist() for start in self._starts())
-        return chain.from_iterable(blocks)
+        return chain.from_iterable(self._times[at : at + BLOCK].tolist() for at in range(0, len(self._times), BLOCK))
 
-    def _block(self, start: int) -> Iterator[Request]:
-        """Return the requests of the `BLOCK` known arrivals from ``start`` on; map is faster than a loop."""
-        self.record.release()
-        times = self._times[start : start + BLOCK]
-        rows = range(self._first + start, self._first + start + len(times))
-        columns = (self._width, self._height, self._steps)
-        width, height, steps = (_values(np.asarray(column[rows.start : rows.stop])) for column in columns)
-        deadline_s = np.add(times, self._limit_s[rows.start : rows.stop])
-        given: list[Iterable[Any]] = [rows, times.tolist(), width, height, steps, deadline_s.tolist()]
-        if self.workload.has_videos or self._sampling is not None:
-            given.append(_values(np.asarray(self.workload.frames[rows.start : rows.stop])))
-        if self._sampling is not None:
-            given.append(self._sampling[rows.start : rows.stop])
-        return map(Request, *given)
+    def _blocks(self) -> Iterator[Iterator[Request]]:
+        """Yield the requests whose arrival times are known, by `BLOCK`; map is faster than a loop."""
+        for start in range(0, len(self._times), BLOCK):
+            self.record.release()
+            times = self._times[start : start + BLOCK]
+            rows = slice(self._first + start, self._first + start + len(times))
+            columns: list[Iterable[Any]] = [
+                range(rows.start, rows.stop),
+                times.tolist(),
+                self._width[rows].tolist(),
+                self._height[rows].tolist(),
+                self._steps[rows].tolist(),
+                np.add(times, self._limit_s[rows]).tolist(),
+            ]
+            if self.workload.has_videos or self._sampling is not None:
+                columns.append(self.workload.frames[rows].tolist())
+            if self._sampling is not None:
+                columns.append(self._sampling[rows])
+            yield map(Request, *columns)
 
     def assign(self, request: Request, plan: Plan) -> None:
         request.plan = plan
@@ -372,7 +368,7 @@ class Engine:
                 self.pull(worker)
             if self.rows:
                 if self._tries is None:
-                    self.clock.feed(self._known_times(), ARRIVAL, self._arrive, self._scheduled())
+                    self.clock.feed(self._known_times(), ARRIVAL, self._arrive, chain.from_iterable(self._blocks()))
                 else:
                     self.clock.feed(self._known_times(), ARRIVAL, self._tries.due, self._pending_rows)
                 # From the first arrival on, and before it (test_sample_precedes_the_arrivals_of_its_instant).
@@ -786,8 +782,8 @@ class GuardedRun(Engine):
     def request(self, row: int, now_s: float) -> Request:
         return hashed_by_row(Engine.request(self, row, now_s))
 
-    def _block(self, start: int) -> Iterator[Request]:
-        return map(hashed_by_row, super()._block(start))
+    def _blocks(self) -> Iterator[Iterator[Request]]:
+        return (map(hashed_by_row, block) for block in super()._blocks())
 
     def end(self, request: Request, outcome: int = COMPLETED, reason: str = "") -> None:
         kind = calling_kind(self._parts)
@@ -858,12 +854,6 @@ def attribute_errors(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
             raise
         # contextlib takes a RuntimeError whose cause is a StopIteration for its own.
         raise attributed_to_part from (None if isinstance(error, StopIteration) else error)
-
-
-def _values(column: NDArray[Any]) -> Iterable[Any]:
-    """Return the numbers of ``column`` as Python's; one number again and again costs no memory."""
-    first = column[0].item()
-    return repeat(first) if (column == first).all() else column.tolist()
 
 
 @contextmanager
