@@ -1,6 +1,6 @@
 """Add-ons as assets in GPU memory: their sizes, loads and activations."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from mezzotint.backends.base import AddonBackend, Asset, Cost, Work, shared_asset
@@ -25,6 +25,24 @@ def requested_addons(run: Run, request: Request, kind: Literal["controlnet", "lo
 def in_use(requests: Iterable[Request]) -> set[Asset]:
     """Return the add-ons that ``requests`` ask for."""
     return {asset for request in requests for asset in addons(request.model or "", *(request.addons or NO_ADDONS))}
+
+
+def least_recent(
+    resident: Mapping[Asset, int], bytes: float, keep: Collection[Asset] = (), count: int = 0
+) -> list[Asset]:
+    """Return the first of ``resident`` that free ``bytes`` and are ``count``, or all there are, without ``keep``.
+
+    Args:
+        resident: bytes of each asset, the first to go first: usually the longest unused one.
+    """
+    victims: list[Asset] = []
+    for asset, size in resident.items():
+        if bytes <= 0 and len(victims) >= count:
+            break
+        if asset not in keep:
+            victims.append(asset)
+            bytes -= size
+    return victims
 
 
 def on_gpus(count: int, cost: Cost) -> Cost:

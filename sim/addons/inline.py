@@ -8,7 +8,7 @@ from typing import Literal
 
 from mezzotint.backends.base import Asset, Cost, WorkFailed, total
 from mezzotint.settings.ranges import Count
-from mezzotint.sim.addons.assets import activation_bytes, in_use, requested_addons
+from mezzotint.sim.addons.assets import activation_bytes, in_use, least_recent, requested_addons
 from mezzotint.sim.core.request import Request
 from mezzotint.sim.protocols import ControlNetPlacement, Loads, Run, Worker
 
@@ -64,19 +64,15 @@ class InlineControlNets(ControlNetPlacement):
         return loads
 
     def _evict_for(self, worker: Worker, net: Asset, keep: Collection[Asset], reserved_bytes: int) -> None:
-        cluster, resident, uses = self._run.cluster, worker.resident, self._uses[worker.id]
+        resident, uses, memory = worker.resident, self._uses[worker.id], worker.gpu.memory_bytes
         nets = [asset for asset in resident if asset.kind == "controlnet"]
-        order = sorted(nets, key=uses.__getitem__) if self.eviction == "lfu" else nets
-        memory = worker.gpu.memory_bytes
-        free = inf if memory is None else memory - sum(resident.values()) - reserved_bytes
-        held, needed = len(nets), worker.backend.bytes(net) or 0
-        for other in order:
-            if needed <= free and (self.max_resident is None or held < self.max_resident):
-                return
-            if other not in keep:
-                free += resident[other]
-                held -= 1
-                cluster.evict(worker, other)
+        if self.eviction == "lfu":
+            nets.sort(key=uses.__getitem__)
+        needed = sum(resident.values()) + reserved_bytes + (worker.backend.bytes(net) or 0)
+        surplus = 0 if self.max_resident is None else len(nets) - self.max_resident + 1
+        order = {asset: resident[asset] for asset in nets}
+        for other in least_recent(order, needed - (inf if memory is None else memory), keep, surplus):
+            self._run.cluster.evict(worker, other)
 
     def _swap(self, worker: Worker, request: Request, nets: Sequence[Asset], fit: int) -> None:
         if not fit or not self.offload:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from mezzotint.backends.base import Asset, WorkFailed, shared_asset
+from mezzotint.sim.addons.assets import least_recent
 from mezzotint.sim.core.culprit import caller, part_name
 from mezzotint.sim.core.errors import SimulationError
 from mezzotint.sim.core.gpu import Gpu
@@ -75,7 +76,7 @@ class Memory:
         counted = {model}.union(set(runs[0]).intersection(*runs) if runs else ())
         uncounted = sum(size for asset, size in resident.items() if asset not in counted)
         if runs is not None and peak_bytes + uncounted > capacity:
-            for other in _least_recent(resident, peak_bytes + uncounted - capacity, {model}.union(*runs)):
+            for other in least_recent(resident, peak_bytes + uncounted - capacity, {model}.union(*runs)):
                 uncounted -= resident[other]
                 self._drop(worker, other)
         if peak_bytes + uncounted > capacity:
@@ -99,6 +100,7 @@ class Memory:
         Raises SimulationError if the model is larger than the GPU's memory.
         """
         resident, model = worker.resident, own_model(worker)
+        capacity = inf if worker.gpu.memory_bytes is None else worker.gpu.memory_bytes
         if max_models == 1:
             self.clear(worker)
         else:
@@ -107,14 +109,9 @@ class Memory:
                 self._drop(worker, asset)
             others = {asset: held for asset, held in resident.items() if asset != model}
             surplus = 0 if max_models is None else len(others) - max_models + 1
-            victims = list(others)[: max(surplus, 0)]  # least recently used first
-            for victim in victims:
-                del others[victim]
-            victims += _least_recent(others, sum(others.values()) + size + free_bytes - _capacity(worker), ())
-            for victim in victims:
+            for victim in least_recent(others, sum(others.values()) + size + free_bytes - capacity, count=surplus):
                 self._drop(worker, victim)
-        capacity = worker.gpu.memory_bytes
-        if capacity is not None and size > capacity:
+        if size > capacity:
             raise SimulationError(
                 f"{worker.model} takes {size / 1e9:.1f} GB of the {_memory(worker.gpu)}; choose another models= or "
                 "cluster="
@@ -138,10 +135,6 @@ class Memory:
             self.changed(worker, asset, False)
 
 
-def _capacity(worker: Worker) -> float:
-    return inf if worker.gpu.memory_bytes is None else worker.gpu.memory_bytes
-
-
 def make_room(
     resident: Mapping[Asset, int], needed: int, capacity: int | None, keep: Collection[Asset] = ()
 ) -> list[Asset] | None:
@@ -157,7 +150,7 @@ def make_room(
     if capacity is None:
         return []
     over = sum(resident.values()) + needed - capacity
-    victims = _least_recent(resident, over, keep)
+    victims = least_recent(resident, over, keep)
     return None if over > sum(resident[victim] for victim in victims) else victims
 
 
@@ -167,15 +160,3 @@ def _memory(gpu: Gpu) -> str:
 
 def own_model(worker: Worker) -> Asset:
     return shared_asset("model", worker.model, worker.model)
-
-
-def _least_recent(resident: Mapping[Asset, int], bytes: float, keep: Collection[Asset]) -> list[Asset]:
-    """Return the least recently used assets that free ``bytes``, or all there are, without those in ``keep``."""
-    victims: list[Asset] = []
-    for asset, size in resident.items():
-        if bytes <= 0:
-            break
-        if asset not in keep:
-            victims.append(asset)
-            bytes -= size
-    return victims
