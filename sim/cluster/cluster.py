@@ -129,7 +129,7 @@ class Cluster:
         self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
         self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
         self._free = FreeWorkers() if len(self.kinds) == 1 else FreeWorkersByKind([gpu.name for gpu in self.kinds])
-        self._memory = Memory(parts, None if record.fleet is None else self._note_resident)
+        self._memory = Memory(parts, self._note_resident)
         self.least_loaded, self.idle = self._free.least_loaded, self._free.idle
         self.admit, self.evict, self.check_memory = self._memory.admit, self._memory.evict, self._memory.check
         self._max_batch = max_batch
@@ -153,6 +153,7 @@ class Cluster:
     def _open_residency(self, residency: ModelResidency) -> None:
         models = {model.name: model for model in self.models.values()}
         residency.check(self.kinds, models.values())
+        residency.changed = self._note_in_host
         for assumption in residency.assumptions():
             self._record.assume(assumption.what, assumption.value, assumption.source)
         for worker in self._request_gpus:
@@ -166,9 +167,6 @@ class Cluster:
 
     def watch_assets(self, watcher: Callable[[Worker, str, str, bool], None]) -> None:
         self._watchers.append(watcher)
-        self._memory.changed = self._note_resident
-        if self._residency is not None:
-            self._residency.changed = self._note_in_host
 
     def _note_resident(self, worker: Worker, asset: Asset, is_resident: bool) -> None:
         fleet = self._record.fleet

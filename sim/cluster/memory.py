@@ -22,7 +22,7 @@ class Memory:
     """
 
     parts: Mapping[str, object]
-    changed: Callable[[Worker, Asset, bool], None] | None = None
+    changed: Callable[[Worker, Asset, bool], None]
 
     def admit(
         self, worker: Worker, asset: Asset, bytes: int | None, keep: Collection[Asset] = (), free_bytes: int = 0
@@ -45,8 +45,7 @@ class Memory:
             self._drop(worker, other)
         if not present:
             resident[asset] = needed
-            if self.changed is not None:
-                self.changed(worker, asset, True)
+            self.changed(worker, asset, True)
         return evicted
 
     def evict(self, worker: Worker, asset: Asset) -> None:
@@ -118,21 +117,19 @@ class Memory:
             )
         if model in resident:
             del resident[model]  # most recently used last
-        elif self.changed is not None:
+        else:
             self.changed(worker, model, True)
         resident[model] = size
 
     def clear(self, worker: Worker) -> None:
         """Evict everything from ``worker``."""
-        if self.changed is not None:
-            for asset in worker.resident:
-                self.changed(worker, asset, False)
+        for asset in worker.resident:
+            self.changed(worker, asset, False)
         worker.resident.clear()
 
     def _drop(self, worker: Worker, asset: Asset) -> None:
         del worker.resident[asset]
-        if self.changed is not None:
-            self.changed(worker, asset, False)
+        self.changed(worker, asset, False)
 
 
 def make_room(

@@ -37,7 +37,7 @@ class ModelResidency:
     host_bytes_per_s: Positive | None = None
     disk_bytes_per_s: Positive | None = None
     activate_s: Seconds = 0.0
-    changed: Callable[[Worker, str, bool], None] | None = field(init=False, default=None, repr=False)
+    changed: Callable[[Worker, str, bool], None] = field(init=False, repr=False)
     """Is told of each model that comes to the host memory of a worker or leaves it, and True if it comes."""
     _hosts: dict[tuple[str, int], dict[Asset, int]] = field(init=False, default_factory=dict, repr=False)
 
@@ -134,13 +134,11 @@ class ModelResidency:
             for victim in victims:
                 self._drop(worker, host, victim)
             host[weights] = size
-            if self.changed is not None:
-                self.changed(worker, weights.name, True)
+            self.changed(worker, weights.name, True)
 
     def _drop(self, worker: Worker, host: dict[Asset, int], weights: Asset) -> None:
         del host[weights]
-        if self.changed is not None:
-            self.changed(worker, weights.name, False)
+        self.changed(worker, weights.name, False)
 
     @staticmethod
     def _timed(worker: Worker, weights: Asset, seconds: float) -> Cost:
