@@ -59,7 +59,7 @@ class Cluster:
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
         "_by_role", "_clock", "_free", "_gpu_workers", "_groups", "_has_backlog", "_is_rented", "_kept", "_kinds",
         "_loads", "_max_batch", "_memory", "_named_groups", "_parts", "_placed", "_pull", "_record", "_request_gpus",
-        "_residency", "_server", "_spans", "_starts", "_watchers", "_worker_changed", "_worker_class", "_workers",
+        "_residency", "_server", "_spans", "_starts", "_watchers", "_worker_changed", "_workers",
         "admit", "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
         "models_held", "servers",
     )  # fmt: skip
@@ -94,7 +94,6 @@ class Cluster:
         self.compiles = False
         self._is_rented = False
         self._kept = ""
-        self._worker_class: type[Worker] = Worker
         self._starts: dict[Worker, Entry] = {}
         self._watchers: list[Callable[[Worker, str, str, bool], None]] = []
         self.last_order: dict[str, str] = {}
@@ -300,7 +299,6 @@ class Cluster:
 
     def guard(self) -> None:
         """Refuse changes of workers by others, where a class from outside the package sees them."""
-        self._worker_class = GuardedWorker
         self.kinds, self.models = MappingProxyType(self.kinds), MappingProxyType(self.models)
         self.__class__ = GuardedCluster
         for worker in self._gpu_workers:
@@ -508,7 +506,7 @@ class Cluster:
             members, first = tuple(sorted(gpus)), self._gpu_workers[min(gpus)]
             group = first if len(gpus) == 1 else self._named_groups.get(members)
             if group is None:
-                group = self._worker_class(
+                group = type(first)(  # guarded or not
                     len(self._gpu_workers) + len(self._groups), first._role, first.model, self._max_batch, members,
                     gpu=first.gpu, backend=first.backend,
                 )  # fmt: skip
