@@ -155,6 +155,11 @@ shared_asset = lru_cache(maxsize=1 << 16)(Asset)
 """Return an Asset, the same object for equal arguments: each request needs several, and making one is slow."""
 
 
+def weights_of(model: str) -> Asset:
+    """Return the weights of ``model``, all components together."""
+    return shared_asset("model", model, model)
+
+
 class ComponentWeights(NamedTuple):
     """Weights of a component: bytes on the GPU, and seconds to load them from the host."""
 

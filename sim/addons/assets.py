@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from mezzotint.backends.base import AddonBackend, Asset, Cost, Work, shared_asset
+from mezzotint.backends.base import AddonBackend, Asset, Cost, Work, shared_asset, weights_of
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.request import NO_ADDONS, Request
 from mezzotint.sim.protocols import Run, Worker
@@ -56,7 +56,7 @@ def activation_bytes(worker: Worker, request: Request) -> int:
     images = 1 if request.sampling is None else request.sampling.images
     work = Work(model, request.width, request.height, request.steps, frames=request.frames, images=images)
     peak = backend.peak_bytes([work])
-    weights = backend.bytes(shared_asset("model", model, model))
+    weights = backend.bytes(weights_of(model))
     return 0 if peak is None or weights is None else max(peak - weights, 0)
 
 

@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mezzotint.backends.base import Asset, Backend, Cost, size_text
+from mezzotint.backends.base import Asset, Backend, Cost, size_text, weights_of
 from mezzotint.sim.addons.assets import on_gpus
 from mezzotint.sim.cluster.free_workers import FreeWorkers, FreeWorkersByKind, remove
 from mezzotint.sim.cluster.loads import record_loads
-from mezzotint.sim.cluster.memory import Memory, own_model
+from mezzotint.sim.cluster.memory import Memory
 from mezzotint.sim.cluster.residency import ModelResidency, activations
 from mezzotint.sim.core.clock import COMPLETION, Clock, Entry
 from mezzotint.sim.core.culprit import caller, calling_kind, error_of, innermost_kind, part_name
@@ -624,7 +624,7 @@ class Cluster:
     def _load_of(self, worker: Worker, model: str) -> tuple[str, Cost]:
         """Return kind and cost of a load of ``model`` on ``worker`` now, of one of its GPUs."""
         if self._residency is None:
-            return "load", worker.backend.load(Asset("model", model, model))
+            return "load", worker.backend.load(weights_of(model))
         return self._residency.load(worker, model)
 
     def load_s(self, worker: Worker, model: str) -> float:
@@ -656,7 +656,7 @@ class Cluster:
         worker.model = model
         self._name_model(worker, model)
         max_models = 1 if self._residency is None else self._residency.max_models
-        self._memory.install(worker, worker.backend.bytes(own_model(worker)) or 0, max_models, free_bytes)
+        self._memory.install(worker, worker.backend.bytes(weights_of(model)) or 0, max_models, free_bytes)
 
     def _name_model(self, worker: Worker, model: str) -> None:
         held = worker.gpu.name, model

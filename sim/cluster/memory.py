@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from mezzotint.backends.base import Asset, WorkFailed, shared_asset
+from mezzotint.backends.base import Asset, WorkFailed, weights_of
 from mezzotint.sim.addons.assets import least_recent
 from mezzotint.sim.core.culprit import caller, part_name
 from mezzotint.sim.core.errors import SimulationError
@@ -36,7 +36,7 @@ class Memory:
         present = asset in resident
         if present:
             resident[asset] = resident.pop(asset)  # most recently used last
-        needed, model = 0 if present else bytes or 0, own_model(worker)
+        needed, model = 0 if present else bytes or 0, weights_of(worker.model)
         # Decided before anything is evicted: an asset that does not fit leaves the memory as it was.
         evicted = make_room(resident, needed + free_bytes, capacity, {model, asset, *keep})
         if evicted is None:
@@ -51,7 +51,7 @@ class Memory:
     def evict(self, worker: Worker, asset: Asset) -> None:
         if asset not in worker.resident:
             raise SimulationError(f"{caller()} evicts the {asset.kind} {asset.name} from {worker}, where it is not")
-        if asset == own_model(worker):
+        if asset == weights_of(worker.model):
             raise SimulationError(
                 f"{caller()} evicts {asset.name} from {worker}, which serves with it; change its role"
             )
@@ -70,7 +70,7 @@ class Memory:
             return
         if not peak_bytes >= 0:
             raise SimulationError(f"{caller()} gives a peak of {peak_bytes} bytes on {worker}; expected 0 or more")
-        model, resident = own_model(worker), worker.resident
+        model, resident = weights_of(worker.model), worker.resident
         # An add-on of some runs only is not in the peak, which was measured with those of all.
         counted = {model}.union(set(runs[0]).intersection(*runs) if runs else ())
         uncounted = sum(size for asset, size in resident.items() if asset not in counted)
@@ -98,7 +98,7 @@ class Memory:
 
         Raises SimulationError if the model is larger than the GPU's memory.
         """
-        resident, model = worker.resident, own_model(worker)
+        resident, model = worker.resident, weights_of(worker.model)
         capacity = inf if worker.gpu.memory_bytes is None else worker.gpu.memory_bytes
         if max_models == 1:
             self.clear(worker)
@@ -153,7 +153,3 @@ def make_room(
 
 def _memory(gpu: Gpu) -> str:
     return f"{(gpu.memory_bytes or 0) / 1e9:.1f} GB that a {gpu.name} has (cluster.gpu.memory_bytes)"
-
-
-def own_model(worker: Worker) -> Asset:
-    return shared_asset("model", worker.model, worker.model)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mezzotint.backends.base import Asset, Backend, Cost, serves
+from mezzotint.backends.base import Asset, Backend, Cost, serves, weights_of
 from mezzotint.settings.assumption import Assumption
 from mezzotint.settings.ranges import Bytes, Count, Positive, Seconds
 from mezzotint.sim.cluster.memory import make_room
@@ -50,7 +50,7 @@ class ModelResidency:
                     "fit; set it, or leave residency= out"
                 )
             for model in (model for model in models if serves(backend, model.name)):
-                if not backend.bytes(_weights(model.name)):
+                if not backend.bytes(weights_of(model.name)):
                     raise ConfigError(
                         f"residency: the bytes of {model.name} on {gpu.name} are not known (weights_bytes of its "
                         "profile); choose a cluster= and models= with them, such as "
@@ -77,18 +77,18 @@ class ModelResidency:
         At least 1. An estimate: what is resident follows from the bytes of each.
         """
         served = [model for model in models if serves(backend, model.name)]
-        largest = max((backend.bytes(_weights(model.name)) or 0 for model in served), default=0)
+        largest = max((backend.bytes(weights_of(model.name)) or 0 for model in served), default=0)
         free = (gpu.memory_bytes or 0) - max((activations(backend, model) for model in served), default=0)
         fit = max(free // largest, 1) if largest else 1
         return fit if self.max_models is None else min(fit, self.max_models)
 
     def start(self, worker: Worker, model: str) -> None:
         """Keep ``model`` in the host memory of ``worker``, which holds it when the clock starts."""
-        self._keep(worker, _weights(model))
+        self._keep(worker, weights_of(model))
 
     def load(self, worker: Worker, model: str) -> tuple[str, Cost]:
         """Return the kind and the cost of loading ``model`` to ``worker``, which lacks it, from where it is now."""
-        return self._load_from(HOST if _weights(model) in self._host(worker) else DISK, worker, model)
+        return self._load_from(HOST if weights_of(model) in self._host(worker) else DISK, worker, model)
 
     def loads_s(self, worker: Worker, model: str) -> tuple[float, float]:
         """Return the seconds of loading ``model`` to a GPU like that of ``worker``, from host memory and from disk."""
@@ -96,7 +96,7 @@ class ModelResidency:
         return from_host, from_disk
 
     def _load_from(self, kind: str, worker: Worker, model: str) -> tuple[str, Cost]:
-        weights = _weights(model)
+        weights = weights_of(model)
         rate = self.host_bytes_per_s if kind == HOST else self.disk_bytes_per_s
         if rate is None:
             return kind, worker.backend.load(weights)
@@ -104,7 +104,7 @@ class ModelResidency:
 
     def fetch(self, worker: Worker, model: str) -> tuple[str, Cost]:
         """Return the kind and the cost of switching ``worker`` to ``model``; weights pass through host memory."""
-        weights = _weights(model)
+        weights = weights_of(model)
         if weights in worker.resident:
             return ACTIVATE, self._timed(worker, weights, self.activate_s)
         kind, cost = self.load(worker, model)
@@ -151,8 +151,4 @@ class ModelResidency:
 def activations(backend: Backend, model: Model) -> int:
     """Return the bytes that a request of the shape of ``model`` allocates besides weights; 0 if not measured."""
     peak = backend.peak_bytes([own_work(model)])
-    return 0 if peak is None else max(peak - (backend.bytes(_weights(model.name)) or 0), 0)
-
-
-def _weights(model: str) -> Asset:
-    return Asset("model", model, model)
+    return 0 if peak is None else max(peak - (backend.bytes(weights_of(model.name)) or 0), 0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mezzotint.backends.base import Asset
+from mezzotint.backends.base import weights_of
 from mezzotint.backends.calibrate import Plan, grid
 from mezzotint.backends.profile import file_name
 from mezzotint.backends.profile import write as write_profile
@@ -88,7 +88,7 @@ def validate(config: Mapping[str, Any], folder: Path, *, progress: bool = False)
         )
         profile = complete(plan, profiles, progress=progress, model=model).profile
         if len(names) > 1:
-            load_s = backend.load(Asset("model", name, name)).seconds
+            load_s = backend.load(weights_of(name)).seconds
             write_profile(profile.model_copy(update={"load_s": load_s}), profiles / file_name(GPU, name))
     profiled = {"_target_": "mezzotint.backends.profiled.Profiled", "gpu": GPU, "folder": str(profiles)}
     simulated = simulate({**config, "backend": profiled}, progress=progress)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from mezzotint.backends.base import Asset
+from mezzotint.backends.base import weights_of
 from mezzotint.settings.ranges import Seconds
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
@@ -156,7 +156,7 @@ class ResidentFirst(Scheduler):
 
 def holds_model(worker: Worker, model: str) -> bool:
     """Return True if ``model`` is resident on ``worker``."""
-    return worker.model == model or Asset("model", model, model) in worker.resident
+    return worker.model == model or weights_of(model) in worker.resident
 
 
 def model_lists(cluster: Cluster, among: Among, model: str) -> Iterator[tuple[list[Key], float]]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isnan
 
-from mezzotint.backends.base import FREE, Asset, Cost, Work, WorkFailed
+from mezzotint.backends.base import FREE, Asset, Cost, Work, WorkFailed, weights_of
 from mezzotint.sim.addons.assets import activation_bytes, on_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
 from mezzotint.sim.addons.service_gpus import (
@@ -129,8 +129,8 @@ class StageAddons:
         model = request.model or ""
         # Merged in place, they take no bytes beyond the weights'.
         merged = loras if isinstance(self.lora_loading, SyncLoading) else ()
-        on_group = [Asset("model", model, model), *merged, *(() if self.is_remote else nets)]
-        beside = [Asset("model", model, model)] if self.chooses_service_gpus else []
+        on_group = [weights_of(model), *merged, *(() if self.is_remote else nets)]
+        beside = [weights_of(model)] if self.chooses_service_gpus else []
         on_service = [("a service GPU", [*beside, net]) for net in nets if self.is_remote]
         for where, assets in (("its GPU", on_group), *on_service):
             needed = sum(worker.backend.bytes(asset) or 0 for asset in assets) + activation_bytes(worker, request)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mezzotint.backends.base import Asset, Backend
+from mezzotint.backends.base import Backend, weights_of
 from mezzotint.settings.ranges import Amount, Count, SomeSeconds
 from mezzotint.sim.control.monitor import WindowCounts
 from mezzotint.sim.control.roles import HitSplitter, gpus_in_role, role_gauge
@@ -90,7 +90,7 @@ class Hindsight(HitSplitter):
 
 
 def _load_s(backend: Backend, model: Model) -> float:
-    return backend.load(Asset("model", model.name, model.name)).seconds
+    return backend.load(weights_of(model.name)).seconds
 
 
 def recorded_demand(folder: Path, period_s: float) -> list[Demand]:
