@@ -56,10 +56,7 @@ def parse_limit(written: object) -> Limit:
 
 def parse_by_size(by_size: Mapping[object, object]) -> dict[str, Limit]:
     """Read limits by size, {"512x512": "1.5s", "854x480x80": "3x"}. Raises ValueError with what was expected."""
-    limits: dict[str, Limit] = {}
-    for name, limit in by_size_name(by_size).items():
-        limits[name] = parse_limit(limit)
-    return limits
+    return {name: parse_limit(limit) for name, limit in by_size_name(by_size).items()}
 
 
 def by_size_name(by_size: Mapping[Any, Any]) -> dict[str, Any]:
@@ -110,10 +107,9 @@ def own_deadlines(
             raise ConfigError(
                 f"slo_by_size: no request has the size {', '.join(by_size)}; name some of {named}, or add shapes=trace"
             )
-        limits = [by_size.get(name) for name in names]
-        fixed_s = np.array([limit.value if limit and limit.unit == "s" else np.nan for limit in limits])
-        multiple = np.array([limit.value if limit and limit.unit == "x" else np.nan for limit in limits])
-        of_size_s = np.where(np.isnan(fixed_s), multiple, fixed_s)[which.ravel()]
-        of_size_s = of_size_s * np.where(np.isnan(multiple)[which.ravel()], 1.0, standalone_s)
-        slo_s = np.where(np.isnan(slo_s), of_size_s, slo_s)
+        slo_s = slo_s.copy()
+        for code, name in enumerate(names):
+            if name in by_size:
+                rows = (which.ravel() == code) & np.isnan(slo_s)
+                slo_s[rows] = by_size[name].seconds(standalone_s[rows])
     return None if np.isnan(slo_s).all() else slo_s
