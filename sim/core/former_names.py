@@ -19,9 +19,18 @@ def table() -> dict[str, Any]:
 
 def present_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run with former names replaced by present ones."""
+    present = {group: dict(node) if isinstance(node, Mapping) else node for group, node in config.items()}
     # A run since the package is called mezzotint has a part of ours, and a plug-in of it may have any former name.
-    is_of_mezzotint = any(target.startswith("mezzotint.") for target in _classes(config))
-    return _drop_gone(_rename_values(config if is_of_mezzotint else _rename(config)))
+    if not any(target.startswith("mezzotint.") for target in _classes(config)):
+        present = _rename(present)
+    for node, key, values in _settings(present, table()["values"]):
+        if isinstance(node[key], str):
+            node[key] = values.get(node[key], node[key])
+    # Dropped where they asked for nothing; others are left for the class to refuse.
+    for node, key, _ in _settings(present, dict.fromkeys(table()["gone"])):
+        if not node[key]:
+            del node[key]
+    return present
 
 
 def _rename(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,44 +39,24 @@ def _rename(config: Mapping[str, Any]) -> dict[str, Any]:
     present = {groups.get(group, group): node for group, node in config.items()}
     for group, node in present.items():
         if isinstance(node, Mapping):
-            present[group] = _rename_keys(node, _of("keys", group))
-    for path, keys in table()["nested"].items():
-        group, _, key = path.partition(".")
-        node = present.get(group)
-        if isinstance(node, dict) and isinstance(node.get(key), Mapping):
+            present[group] = _rename_keys(node, table()["keys"].get(group, {}))
+    for node, key, keys in _settings(present, table()["nested"]):
+        if isinstance(node[key], Mapping):
             node[key] = _rename_keys(node[key], keys)
-    quality = present.get("quality")
-    if isinstance(quality, dict) and isinstance(quality.get("designs"), Mapping):
-        quality["designs"] = {name: _rename_design(each) for name, each in quality["designs"].items()}
-    classes = _rename_classes(present)
-    assert isinstance(classes, dict)
+    for node, key, _ in _settings(present, {"quality.designs": None}):
+        if isinstance(node[key], Mapping):
+            node[key] = {name: _rename_design(each) for name, each in node[key].items()}
+    classes: dict[str, Any] = _rename_classes(present)
     return classes
 
 
-def _rename_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the values of settings, by their present path."""
-    present = dict(config)
-    for path, values in table()["values"].items():
+def _settings(config: Mapping[str, Any], names: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Yield the group, the key and the names of each setting of ``names``, by path, that ``config`` has."""
+    for path, of_setting in names.items():
         group, _, key = path.partition(".")
         node = config.get(group)
-        if isinstance(node, Mapping) and isinstance(node.get(key), str):
-            present[group] = {**node, key: values.get(node[key], node[key])}
-    return present
-
-
-def _drop_gone(config: dict[str, Any]) -> dict[str, Any]:
-    """Drop settings that are gone and asked for nothing; others are left for the class to refuse."""
-    for path in table()["gone"]:
-        group, _, key = path.partition(".")
-        node = config.get(group)
-        if isinstance(node, Mapping) and key in node and not node[key]:
-            config[group] = {name: value for name, value in node.items() if name != key}
-    return config
-
-
-def _of(kind: str, name: str) -> Names:
-    names: Names = table()[kind].get(name, {})
-    return names
+        if isinstance(node, dict) and key in node:
+            yield node, key, of_setting
 
 
 def _rename_keys(node: Mapping[str, Any], names: Names) -> dict[str, Any]:
@@ -81,7 +70,7 @@ def _rename_design(design: Any) -> Any:
     renamed = {}
     for former, names in design.items():
         group = table()["groups"].get(former, former)
-        choices = _of("choices", group)
+        choices = table()["choices"].get(group, {})
         several = isinstance(names, list)
         present = [choices.get(name, name) for name in (names if several else [names])]
         renamed[group] = present if several else present[0]
