@@ -63,11 +63,9 @@ def claim_folder(folder: Path, *, fresh: bool = False, wait: bool = False) -> It
 
     Raises ConfigError if the folder cannot be written, holds something other than a run, or is claimed.
     """
-    number = 1
-    while True:
-        named = _add_number(folder, number)
+    for number in itertools.count(1):
+        named = _add_number(folder, number) if fresh else folder
         if fresh and os.path.lexists(named):
-            number += 1
             continue
         check_place(named)
         place = Path(os.path.realpath(named))
@@ -87,7 +85,6 @@ def claim_folder(folder: Path, *, fresh: bool = False, wait: bool = False) -> It
                     f"run.dir: {named} is being written by another run; wait for it, or name another folder "
                     f"(if there is no such run, remove {Path(busy.lock_file).parent})"
                 ) from None
-            number += 1
 
 
 def check_folder(folder: Path) -> None:
