@@ -87,13 +87,11 @@ def standalone(
     if sampling is not None:
         asked = np.vstack([np.broadcast_to(asked, (len(asked), rows)), sampling.codes])
     kinds, which = np.unique(asked, axis=1, return_inverse=True)
-    if sampling is None:
-        works = [Work(model.name, w, h, n, frames=frames[0] if frames else 1) for w, h, n, *frames in kinds.T.tolist()]
-    else:
-        works = [
-            _work_of(backend, model, Work(model.name, w, h, n, frames=frames[0] if frames else 1), sampling.kinds[code])
-            for w, h, n, *frames, code in kinds.T.tolist()
-        ]
+    works = []
+    for width, height, steps, *more in kinds.T.tolist():
+        kind = None if sampling is None else sampling.kinds[more.pop()]
+        work = Work(model.name, width, height, steps, frames=more[0] if more else 1)
+        works.append(_work_of(backend, model, work, kind))
     costs = [standalone_cost(backend, work) for work in works]
     for work, cost in zip(works, costs, strict=True):
         if not cost.denoise_s > 0:
