@@ -33,12 +33,8 @@ class WindowCounts:
     @classmethod
     def of(cls, requests: Sequence[Request]) -> Self:
         """Count ``requests``."""
-        hits, left = 0, 0.0
-        for request in requests:
-            if request.plan.lookup == HIT:
-                hits += 1
-                left += 1 - request.plan.k / request.plan.of_steps
-        return cls(len(requests), hits, left)
+        hits = [request.plan for request in requests if request.plan.lookup == HIT]
+        return cls(len(requests), len(hits), sum(1 - plan.k / plan.of_steps for plan in hits))
 
     def demand(self, seconds: float) -> Demand:
         """Return the load of the window (equations 7 and 8), zero if no request came."""
