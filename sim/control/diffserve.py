@@ -1,6 +1,7 @@
 """DiffServe's controller: the threshold of a cascade, the split of its GPUs, and their batch sizes, by demand."""
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from math import ceil
@@ -96,10 +97,8 @@ class DiffServe(Controller):
         Args:
             queued: requests that wait at light and at heavy GPUs.
         """
-        gpus, seconds = self._run.cluster.gpus, self.scheduler.batch_s
-        light, heavy = self.frontend.light, self.frontend.heavy
-        light_sizes = [(batch, seconds(light, batch)) for batch in self._batches(light)]
-        heavy_sizes = [(batch, seconds(heavy, batch)) for batch in self._batches(heavy)]
+        gpus = self._run.cluster.gpus
+        light_sizes, heavy_sizes = self._sizes(self.frontend.light), self._sizes(self.frontend.heavy)
         for threshold in np.linspace(1.0, 0.0, self.grid).tolist():
             share = self.frontend.escalated_share(threshold)
             rates = demand_s, demand_s * share
@@ -117,13 +116,12 @@ class DiffServe(Controller):
         batch = max(light_sizes, key=lambda size: size[0] / size[1])[0]
         return Setting(0.0, gpus - 1, batch, 1)
 
-    def _batches(self, role: str) -> list[int]:
+    def _sizes(self, role: str) -> list[tuple[int, float]]:
+        """Return the batch sizes that a GPU takes and that were measured with the model of ``role``, with seconds."""
         max_batch = self._run.cluster.workers[0].max_batch
-        return [batch for batch in BATCHES if batch <= max_batch and self._is_measured(role, batch)]
-
-    def _is_measured(self, role: str, batch: int) -> bool:
-        try:
-            self.scheduler.batch_s(role, batch)
-        except ValueError:
-            return False
-        return True
+        sizes = []
+        for batch in BATCHES:
+            if batch <= max_batch:
+                with suppress(ValueError):  # not measured
+                    sizes.append((batch, self.scheduler.batch_s(role, batch)))
+        return sizes
