@@ -1,6 +1,6 @@
 """Allocations: the role of each GPU of the cluster when the clock starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mezzotint.backends.base import Backend
@@ -44,8 +44,8 @@ class FewSmall(Allocation):
     hit_role: str = "small"
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
-        _check_split("small", self.small, gpus)
-        return _two_roles(self.miss_role, gpus - self.small, self.hit_role, self.small, models)
+        _check_split("small", self.small, gpus, [self.miss_role, self.hit_role], models)
+        return [self.miss_role] * (gpus - self.small) + [self.hit_role] * self.small
 
 
 @dataclass(slots=True)
@@ -96,8 +96,8 @@ class FixedSplit(Allocation):
 
     def roles(self, gpus: int, models: Mapping[str, Model], backend: Backend) -> list[str]:
         large = self._large_by_rule(gpus, models, backend) if self.large is None else self.large
-        _check_split("large", large, gpus)
-        return _two_roles(self.miss_role, large, self.hit_role, gpus - large, models)
+        _check_split("large", large, gpus, [self.miss_role, self.hit_role], models)
+        return [self.miss_role] * large + [self.hit_role] * (gpus - large)
 
     def assumptions(self) -> list[Assumption]:
         if self.large is not None:
@@ -116,16 +116,12 @@ class FixedSplit(Allocation):
         return min(max(round(gpus * misses / (misses + hits)), 1), gpus - 1)
 
 
-def _check_split(key: str, count: int, gpus: int) -> None:
+def _check_split(key: str, count: int, gpus: int, roles: Sequence[str], models: Mapping[str, Model]) -> None:
     if gpus < 2:
         raise ConfigError(f"cluster.count: found {gpus}; a large and a small model need at least 2 GPUs")
     if not 1 <= count <= gpus - 1:
         raise ConfigError(
             f"allocation.{key}: found {count} of {gpus} GPUs; expected 1 to {gpus - 1}, so that both models have one"
         )
-
-
-def _two_roles(first: str, count: int, second: str, others: int, models: Mapping[str, Model]) -> list[str]:
-    for role in (first, second):
+    for role in roles:
         in_role(models, role)
-    return [first] * count + [second] * others
