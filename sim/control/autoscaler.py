@@ -2,11 +2,8 @@
 
 import math
 from collections import deque
-from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
-
-import simpy
+from typing import Protocol, runtime_checkable
 
 from mezzotint.settings.ranges import Count, Rate, Seconds, Share, SomeSeconds
 from mezzotint.sim.control.instances import Instances, RentingController
@@ -56,12 +53,10 @@ class Autoscaler(RentingController):
     min_gpus: Count = 1
     max_gpus: Count | None = None
     start_gpus: Count | None = None
-    _run: Run = field(init=False, repr=False)
     _instances: Instances = field(init=False, repr=False)
     _wishes: "deque[tuple[float, int]]" = field(init=False, default_factory=deque, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._run = run
         self._instances = Instances(self.startup_s, self.min_gpus, self.max_gpus)
         self._instances.bind(run)
         limit = self._instances.limit
@@ -72,22 +67,15 @@ class Autoscaler(RentingController):
             )
         self._wishes.append((0.0, self._instances.begin(start)))  # as the autoscaler of Kubernetes does
         self.rule.bind(run, self._instances)
-        run.process(self._watch())
+        run.process(run.clock.every(self.period_s, self._resize))
 
     def arrived(self, request: Request, now_s: float) -> None:
         self.rule.arrived(request, now_s)
 
-    def _watch(self) -> Generator[simpy.Event, Any, None]:
-        clock, end_s = self._run.clock, 0.0
-        while True:
-            end_s += self.period_s
-            yield clock.sleep_until(end_s)
-            self._instances.resize(self._decide(end_s))
-
-    def _decide(self, now_s: float) -> int:
+    def _resize(self, now_s: float) -> None:
         wanted, ordered = self.rule.wanted(now_s), self._instances.gpus_ordered()
         wish = ordered if abs(wanted / ordered - 1) <= self.tolerance else math.ceil(wanted - 1e-9)
         while self._wishes and self._wishes[0][0] <= now_s - self.stabilisation_s:
             self._wishes.popleft()
         self._wishes.append((now_s, wish))
-        return wish if wish >= ordered else min(ordered, max(wish for _, wish in self._wishes))
+        self._instances.resize(wish if wish >= ordered else min(ordered, max(wish for _, wish in self._wishes)))

@@ -1,14 +1,12 @@
 """DiffServe's controller: the threshold of a cascade, the split of its GPUs, and their batch sizes, by demand."""
 
-from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from math import ceil
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-import simpy
 from annotated_types import Ge, Le
 
 from mezzotint.settings.ranges import Amount, Positive
@@ -65,26 +63,21 @@ class DiffServe(Controller):
         self._run = run
         run.gauge("threshold", lambda _: self.frontend.threshold)
         run.gauge("light_gpus", role_gauge(run.cluster, self.frontend.light))
-        run.process(self._loop())
+        run.process(run.clock.every(self.period_s, self._decide))
 
     def arrived(self, request: Request, now_s: float) -> None:
         self._arrived += 1
 
-    def _loop(self) -> Generator[simpy.Event, Any, None]:
-        at_s = 0.0
-        while True:
-            at_s += self.period_s
-            yield self._run.clock.sleep_until(at_s)
-            rate_s = self._smooth(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
-            self._arrived = 0
-            light, heavy = self.frontend.light, self.frontend.heavy
-            queued = self.scheduler.queued(light), self.scheduler.queued(heavy)
-            setting = self.best(self.headroom * rate_s, queued)
-            self.frontend.threshold = setting.threshold
-            self.scheduler.max_batch = {light: setting.light_batch, heavy: setting.heavy_batch}
-            self._run.log_decision("cascade", rate_s=rate_s, **setting._asdict())
-            split = {light: setting.light, heavy: self._run.cluster.gpus - setting.light}
-            apply_split(self._run.cluster, split, self._run.clock.now)
+    def _decide(self, now_s: float) -> None:
+        rate_s = self._smooth(self._arrived / self.period_s if self.demand == "arrivals" else self._run.in_system)
+        self._arrived = 0
+        light, heavy = self.frontend.light, self.frontend.heavy
+        queued = self.scheduler.queued(light), self.scheduler.queued(heavy)
+        setting = self.best(self.headroom * rate_s, queued)
+        self.frontend.threshold = setting.threshold
+        self.scheduler.max_batch = {light: setting.light_batch, heavy: setting.heavy_batch}
+        self._run.log_decision("cascade", rate_s=rate_s, **setting._asdict())
+        apply_split(self._run.cluster, {light: setting.light, heavy: self._run.cluster.gpus - setting.light}, now_s)
 
     def _smooth(self, demand_s: float) -> float:
         before = demand_s if self._demand_s is None else self._demand_s

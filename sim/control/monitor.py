@@ -1,11 +1,10 @@
 """MoDM's global monitor: sets the number of large models after every window (MoDM, 5.3, Algorithm 1)."""
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
+from typing import Annotated, Literal, Protocol, Self, runtime_checkable
 
-import simpy
 from annotated_types import Ge, Lt
 
 from mezzotint.backends.base import BackendError
@@ -111,6 +110,8 @@ class GlobalMonitor(HitSplitter):
     _last: WindowCounts = field(init=False, repr=False, default_factory=WindowCounts)
     _arrived: list[Request] = field(init=False, repr=False, default_factory=list)
     """The requests of this window."""
+    _waiting: list[Request] = field(init=False, repr=False, default_factory=list)
+    """Those up to the last window that waited at its end."""
     _ladder: list[str] = field(init=False, repr=False)
     _capacities: list[dict[str, KindCapacity]] = field(init=False, repr=False)
     """Of each rung, the capacities by kind of GPU, in the order in which the kinds take the large model."""
@@ -142,7 +143,7 @@ class GlobalMonitor(HitSplitter):
             run.gauge(f"gpus_{role}", role_gauge(run.cluster, role))
         run.gauge("large_target", lambda _: self._target)
         run.gauge("large_pid", lambda _: self._pid.x)
-        run.process(self._watch())
+        run.process(run.clock.every(self.period_s, self._end_window))
 
     def _capacities_with(self, small_role: str) -> dict[str, KindCapacity]:
         run = self._run
@@ -165,25 +166,19 @@ class GlobalMonitor(HitSplitter):
     def arrived(self, request: Request, now_s: float) -> None:
         self._arrived.append(request)
 
-    def _watch(self) -> Generator[simpy.Event, Any, None]:
-        clock, end_s = self._run.clock, 0.0
-        waiting: list[Request] = []
-        while True:
-            end_s += self.period_s
-            yield clock.sleep_until(end_s)
-            arrived, self._arrived = self._arrived, []
-            waiting = [
-                request for request in (*waiting, *arrived) if request.worker == MISSING and request.model is not None
-            ]
-            drains = self.drain and not arrived and self.forecast is None
-            window = WindowCounts.of(waiting if drains else arrived)
-            if window.requests:
-                self._last = window
-            if self.forecast is not None:
-                self.forecast.observed(60 * window.requests / self.period_s)
-                self._change_split(self._expected_demand(self.forecast))
-            elif window.requests:
-                self._change_split(window.demand(self.period_s))
+    def _end_window(self, now_s: float) -> None:
+        arrived, self._arrived = self._arrived, []
+        known = *self._waiting, *arrived
+        self._waiting = [request for request in known if request.worker == MISSING and request.model is not None]
+        drains = self.drain and not arrived and self.forecast is None
+        window = WindowCounts.of(self._waiting if drains else arrived)
+        if window.requests:
+            self._last = window
+        if self.forecast is not None:
+            self.forecast.observed(60 * window.requests / self.period_s)
+            self._change_split(self._expected_demand(self.forecast))
+        elif window.requests:
+            self._change_split(window.demand(self.period_s))
 
     def _expected_demand(self, forecast: Forecast) -> Demand:
         rate = max(forecast.expected(ahead) for ahead in range(1, self.ahead + 1))

@@ -1,7 +1,7 @@
 """The clock: SimPy's event loop, with exact absolute times and a written order of same-time events."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import repeat
 from math import inf
@@ -144,6 +144,14 @@ class Clock(simpy.Environment):  # type: ignore[misc]
             # succeed() schedules the event itself, in the controllers' turn of the same instant.
             self.at(time_s, URGENT, event.succeed)
         return event
+
+    def every(self, period_s: float, call: Callable[[float], None]) -> Generator[simpy.Event, Any, None]:
+        """Call ``call(time_s)`` at the end of each period, in the controllers' turn; for Run.process."""
+        time_s = 0.0
+        while True:
+            time_s += period_s
+            yield self.sleep_until(time_s)
+            call(time_s)
 
     def stop(self) -> None:
         """Drop all scheduled calls, which ends the run and its processes, for the engine alone."""
