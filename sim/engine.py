@@ -538,8 +538,9 @@ class Engine:
     def _check_plan(self, request: Request) -> None:
         plan, skipped, steps = request.plan, request.skipped, request.steps
         model, k, took = plan.model, plan.k, (plan.search_s, plan.fetch_s)
-        if model is not None and all(model != each.name for each in self.models.values()):
-            what = f"the model {model!r}; expected one of {', '.join(each.name for each in self.models.values())}"
+        names = [each.name for each in self.models.values()]
+        if model is not None and model not in names:
+            what = f"the model {model!r}; expected one of {', '.join(names)}"
         elif not (0 <= k <= plan.of_steps and 0 <= skipped <= steps and int(k) == k and int(skipped) == skipped):
             what = f"{skipped} of {steps} steps skipped (K = {k} of {plan.of_steps}); expected 0 to {steps}"
         elif model is not None and request.steps_left != steps - skipped:
@@ -551,9 +552,7 @@ class Engine:
             what = f"{skipped} of {steps} steps skipped after a lookup ({found}), and no source of what they made"
         elif not 0 <= plan.lookup < len(LOOKUPS):
             what = f"the outcome {plan.lookup!r} of a lookup; expected a code of LOOKUPS"
-        elif plan.then is not None and getattr(plan.then, "model", None) not in [
-            each.name for each in self.models.values()
-        ]:
+        elif plan.then is not None and getattr(plan.then, "model", None) not in names:
             what = f"the next try {plan.then!r}; expected a Plan of one of the models"
         else:
             return
