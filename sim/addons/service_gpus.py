@@ -23,10 +23,9 @@ class ServiceGpus:
 
     keep_resident: bool = True
     _run: Run = field(init=False, repr=False)
-    _faster: Callable[[str], float] = field(init=False, repr=False)
 
     def bind(self, run: Run, faster: Callable[[str], float]) -> None:
-        self._run, self._faster = run, faster
+        self._run = run
         check_addon_backend(run, *STEP_PARTS)
 
     def evict_all(self, gpus: Sequence[Worker]) -> None:
