@@ -611,11 +611,8 @@ class Engine:
             return
         if self._tries is not None:
             self._tries.ended(request, outcome)
-        elif self._ended == self.rows:
-            # After whatever else the instant holds: its insertions and controllers are part of the run
-            # (test_each_admission_policy_keeps_the_images_it_names).
-            self.clock.at(now_s, LAST, self._stop)
-        elif not self._open_loop:
+        else:
+            self.stop_if_over()
             self.next_due(self._arrive_row)
 
     # -- for clients (mezzotint.sim.client.tries) ----------------------------------------------------------------------
@@ -659,6 +656,8 @@ class Engine:
 
     def stop_if_over(self) -> None:
         if self._ended == self.rows:
+            # After whatever else the instant holds: its insertions and controllers are part of the run
+            # (test_each_admission_policy_keeps_the_images_it_names).
             self.clock.at(self.clock._now, LAST, self._stop)
 
     def _write_video(self, request: Request, now_s: float, outcome: int, reason: str) -> None:
