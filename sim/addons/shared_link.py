@@ -43,7 +43,7 @@ class SharedLink(LoraFetch):
         run.assume(key, [self.latency_s, self.bytes_per_s], "lora_fetch")
 
     def seconds(self, worker: Worker, asset: Asset, now_s: float) -> float:
-        self._advance(now_s)
+        self._left, self._at_s = self._run_until(now_s)[0], now_s
         key = (worker.id, asset.name)
         self._left[key] = float(worker.backend.bytes(asset) or 0)
         self._begins_s[key] = now_s + self.latency_s
@@ -54,12 +54,6 @@ class SharedLink(LoraFetch):
 
     def expected_s(self, worker: Worker, asset: Asset) -> float:
         return self._ends_s.get((worker.id, asset.name), -inf)
-
-    def _advance(self, now_s: float) -> None:
-        self._left, ended = self._run_until(now_s)
-        for key in ended:
-            del self._begins_s[key]
-        self._at_s = now_s
 
     def _run_until(self, until_s: float) -> tuple[dict[Key, float], dict[Key, float]]:
         """Return the bytes left of each file at ``until_s``, and the end times of the files that arrive by then."""
