@@ -57,11 +57,11 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_by_role", "_clock", "_free", "_gpu_workers", "_groups", "_has_backlog", "_is_rented", "_kept", "_kinds",
+        "_by_number", "_by_role", "_clock", "_free", "_gpu_workers", "_has_backlog", "_is_rented", "_kept", "_kinds",
         "_loads", "_max_batch", "_memory", "_named_groups", "_parts", "_placed", "_pull", "_record", "_request_gpus",
-        "_residency", "_server", "_spans", "_starts", "_watchers", "_worker_changed", "_workers",
-        "admit", "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models",
-        "models_held", "servers",
+        "_residency", "_server", "_spans", "_starts", "_watchers", "_worker_changed", "_workers", "admit",
+        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held",
+        "servers",
     )  # fmt: skip
 
     def __init__(
@@ -84,14 +84,13 @@ class Cluster:
         self._residency, self._placed = residency, placed
         for worker, roles_there in zip(self._gpu_workers, placed or (), strict=False):
             worker.serves = frozenset(models[role].name for role in roles_there)
-        self._groups: list[Worker] = []
+        self._by_number = list(self._gpu_workers)
+        """The GPUs, and then the groups that stages use: Worker.id is the index."""
         self._named_groups: dict[tuple[int, ...], Worker] = {}
-        """Groups that stages use, by their GPUs in any order."""
+        """The groups by their GPUs, in any order that was asked for."""
         self._workers: tuple[Worker, ...] = ()
         self._by_role: dict[str, tuple[Worker, ...]] = {}
         self._loads: dict[Worker, tuple[str, float, Loads, Entry]] = {}
-        self._server = WARM_SERVER
-        self.compiles = False
         self._is_rented = False
         self._kept = ""
         self._starts: dict[Worker, Entry] = {}
@@ -146,8 +145,7 @@ class Cluster:
             worker.model_code = record.usage_log.models.setdefault(SERVER, len(record.usage_log.models))
 
     def worker(self, worker_id: int) -> Worker:
-        beyond = worker_id - len(self._gpu_workers)
-        return self._groups[beyond] if beyond >= 0 else self._gpu_workers[worker_id]
+        return self._by_number[worker_id]
 
     def _open_residency(self, residency: ModelResidency) -> None:
         models = {model.name: model for model in self.models.values()}
@@ -206,10 +204,10 @@ class Cluster:
         return [worker._role for worker in self.workers]
 
     def gpu_counts(self) -> list[int]:
-        return [1] * len(self._gpu_workers) + [len(group.gpus) for group in self._groups]
+        return [len(worker.gpus) for worker in self._by_number]
 
     def gpu_kinds(self) -> list[Gpu]:
-        return [worker.gpu for worker in (*self._gpu_workers, *self._groups)]
+        return [worker.gpu for worker in self._by_number]
 
     def gpus_of(self, worker_id: int) -> tuple[int, ...]:
         return self.worker(worker_id).gpus
@@ -507,10 +505,10 @@ class Cluster:
             group = first if len(gpus) == 1 else self._named_groups.get(members)
             if group is None:
                 group = type(first)(  # guarded or not
-                    len(self._gpu_workers) + len(self._groups), first._role, first.model, self._max_batch, members,
+                    len(self._by_number), first._role, first.model, self._max_batch, members,
                     gpu=first.gpu, backend=first.backend,
                 )  # fmt: skip
-                self._groups.append(group)
+                self._by_number.append(group)
             self._named_groups[gpus] = self._named_groups[members] = group
         return group
 
