@@ -11,7 +11,7 @@ from mezzotint.backends.base import BackendError
 from mezzotint.settings.assumption import UNMEASURED
 from mezzotint.settings.ranges import Count, Rate, SomeSeconds, SomeShare
 from mezzotint.sim.control.pid import Gain, Pid
-from mezzotint.sim.control.roles import HitSplitter, apply_split, gpus_in_role, role_gauge
+from mezzotint.sim.control.roles import HitSplitter, apply_split, role_gauge
 from mezzotint.sim.control.split import Demand, KindCapacity, demand, large_by_kind, quality_split, throughput_split
 from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.model import in_role
@@ -137,7 +137,7 @@ class GlobalMonitor(HitSplitter):
             run.assume("what the controller expects of a request", "one image with usual guidance", source)
         if self.forecast is not None:
             self.forecast.begin(self.period_s)
-        self._target = gpus_in_role(run.cluster, self.miss_role)
+        self._target = run.cluster.roles().count(self.miss_role)
         self._pid.x = float(self._target)
         for role in run.models:
             run.gauge(f"gpus_{role}", role_gauge(run.cluster, role))

@@ -22,14 +22,9 @@ class HitSplitter(RoleController):
         return False
 
 
-def gpus_in_role(cluster: Cluster, role: str) -> int:
-    """Return the number of GPUs that serve ``role`` or are changing to it."""
-    return cluster.roles().count(role)
-
-
 def role_gauge(cluster: Cluster, role: str) -> Callable[[float], float]:
     """Return a gauge of the number of GPUs that serve ``role`` or are changing to it."""
-    return lambda _: gpus_in_role(cluster, role)
+    return lambda _: cluster.roles().count(role)
 
 
 def apply_split(cluster: Cluster, split: Mapping[str, int], now_s: float, kind: str | None = None) -> None:

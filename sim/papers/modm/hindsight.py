@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mezzotint.backends.base import Backend, weights_of
 from mezzotint.settings.ranges import Amount, Count, SomeSeconds
 from mezzotint.sim.control.monitor import WindowCounts
-from mezzotint.sim.control.roles import HitSplitter, gpus_in_role, role_gauge
+from mezzotint.sim.control.roles import HitSplitter, role_gauge
 from mezzotint.sim.control.split import Demand
 from mezzotint.sim.control.timetable import Timetable
 from mezzotint.sim.core.errors import ConfigError
@@ -72,7 +72,7 @@ class Hindsight(HitSplitter):
             self.small,
         )
         load = recorded_demand(Path(self.folder), self.period_s)
-        plan = best_plan(fleet, gpus_in_role(cluster, large), load, self.max_kept)
+        plan = best_plan(fleet, cluster.roles().count(large), load, self.max_kept)
         for role in run.models:
             run.gauge(f"gpus_{role}", role_gauge(cluster, role))
         truncated = f"the cheapest of {self.max_kept} ways kept for each split"
