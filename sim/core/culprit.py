@@ -46,8 +46,8 @@ def class_name(part: object) -> str:
 def part_name(parts: Mapping[str, object], kind: str) -> str:
     """Return the kind of a part with its class, and the classes from outside the package that it is composed of."""
     part = parts.get(kind)
-    within = [class_name(each) for each in inner_parts(part, [*parts.values()]) if not is_ours(class_name(each))]
-    return f"the {kind.rstrip('0123456789')} ({class_name(part)}{' with ' if within else ''}{', '.join(within)})"
+    within = ", ".join(_outsiders_in(part, [*parts.values()]))
+    return f"the {kind.rstrip('0123456789')} ({class_name(part)}{' with ' if within else ''}{within})"
 
 
 def part_names(parts: Mapping[str, object], *kinds: str) -> str:
@@ -105,8 +105,7 @@ def innermost_kind(parts: Mapping[str, object]) -> str | None:
 def has_outsiders(parts: Mapping[str, object]) -> bool:
     """Return True if the class of one of ``parts``, or of a part within them, is not of the package."""
     outer = [part for part in parts.values() if part is not None]
-    inner = [each for part in outer for each in inner_parts(part, list(outer))]
-    return not all(is_ours(class_name(part)) for part in (*outer, *inner))
+    return any(not is_ours(class_name(part)) or any(_outsiders_in(part, list(outer))) for part in outer)
 
 
 def attributed_error(error: BaseException, actors: Mapping[Any, str]) -> SimulationError | None:
@@ -140,9 +139,9 @@ def attributed_error(error: BaseException, actors: Mapping[Any, str]) -> Simulat
     code = frame.f_code
     where = f"in {code.co_name}, {Path(code.co_filename).name} line {line}"
     who = part if isinstance(part, str) else class_name(part)
-    within = [class_name(each) for each in inner_parts(part, []) if not is_ours(class_name(each))]
+    within = ", ".join(_outsiders_in(part, []))
     if within and is_ours(who):
-        who += f" with {', '.join(within)}"
+        who += f" with {within}"
     return SimulationError(f"{who} raised {type(error).__name__}: {error} ({where}); correct the class")
 
 
@@ -212,8 +211,8 @@ def _is_part(found: object) -> bool:
     return made.__module__ != "builtins" and any(callable(getattr(made, name, None)) for name in BINDS)
 
 
-def inner_parts(part: object, seen: list[object]) -> Iterator[object]:
-    """Yield the parts in the attributes of ``part``, and in theirs, without those ``seen``."""
+def _outsiders_in(part: object, seen: list[object]) -> Iterator[str]:
+    """Yield the classes from outside the package of the parts that ``part`` is made of, without those ``seen``."""
     names = list(getattr(part, "__dict__", ()))
     for made in type(part).__mro__:
         slots = made.__dict__.get("__slots__", ())
@@ -222,5 +221,6 @@ def inner_parts(part: object, seen: list[object]) -> Iterator[object]:
         inner = None if name.startswith("_") else getattr(part, name, None)
         if _is_part(inner) and not any(inner is each for each in seen):
             seen.append(inner)
-            yield inner
-            yield from inner_parts(inner, seen)
+            if not is_ours(class_name(inner)):
+                yield class_name(inner)
+            yield from _outsiders_in(inner, seen)
