@@ -13,23 +13,19 @@ import simpy
 from mezzotint.sim.core.errors import ConfigError, SimulationError
 
 MACHINERY = (
-    *(
-        "mezzotint.sim.engine",
-        "mezzotint.sim.answering",
-        "mezzotint.sim.core.clock",
-        "mezzotint.sim.core.request",
-        "mezzotint.sim.metrics.",
-        "mezzotint.sim.core.culprit",
-        "mezzotint.sim.frontend.delay",
-        "simpy.",
-        "contextlib",
-    ),
-    *(
-        "mezzotint.sim.cluster.cluster",
-        "mezzotint.sim.cluster.memory",
-        "mezzotint.sim.core.worker",
-        "mezzotint.sim.cluster.free_workers",
-    ),
+    "mezzotint.sim.engine",
+    "mezzotint.sim.answering",
+    "mezzotint.sim.cluster.cluster",
+    "mezzotint.sim.cluster.free_workers",
+    "mezzotint.sim.cluster.memory",
+    "mezzotint.sim.core.clock",
+    "mezzotint.sim.core.culprit",
+    "mezzotint.sim.core.request",
+    "mezzotint.sim.core.worker",
+    "mezzotint.sim.frontend.delay",
+    "mezzotint.sim.metrics.",
+    "simpy.",
+    "contextlib",
 )
 """Modules that act on behalf of the part that called them, and are never named."""
 
