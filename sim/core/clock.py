@@ -102,10 +102,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
     def feed(self, times: Iterable[float], order: int, call: Callable[[Any], None], args: Iterable[Any]) -> None:
         """Schedule ``call(arg)`` at each of the ascending ``times``, without filling the queue.
 
-        The serial number of each is drawn when the one before it runs.
+        The serial number of each is drawn when the one before it runs: it comes after what was scheduled by then.
         """
-        # The serial number too is drawn lazily: an arrival comes after whatever was scheduled before the one ahead of
-        # it.
         self._arrivals = zip(times, repeat(order), self._eid, repeat(call), args, strict=False)
         self._next_arrival = next(self._arrivals, NEVER)
 
