@@ -127,13 +127,8 @@ class Clock(simpy.Environment):  # type: ignore[misc]
         """Schedule a SimPy event in the controllers' turn, as a call like any other, which keeps the loop simple."""
         # A process acts as a controller does: after completions, before arrivals.
         order, time_s = CONTROL if priority == simpy.events.NORMAL else URGENT, self._now + delay
-        if not SAME_TIME_S < time_s - self._now < inf:
-            if time_s == inf:
-                return  # never
-            self._calls += 1
-            if self._calls > self._max_calls or not time_s >= self._now:
-                self._check_progress(time_s)
-        heappush(self._queue, (time_s, order, next(self._eid), _process, event))
+        if time_s != inf:  # else never
+            Clock.at(self, time_s, order, _process, event)
 
     def sleep_until(self, time_s: float) -> simpy.Event:
         """Return an event at exactly ``time_s``, in the controllers' turn, for a process to yield."""
