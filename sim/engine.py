@@ -48,7 +48,7 @@ from mezzotint.sim.core.handling import NO_HANDLING, Handling
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import HIT, LOOKUPS, MISSING, Plan
 from mezzotint.sim.core.request import COMPLETED, DISCARDED, FAILED, OUTCOMES, Request, guarded_class, hashed_by_row
-from mezzotint.sim.core.sampling import Sampling, sampled
+from mezzotint.sim.core.sampling import sampled
 from mezzotint.sim.core.server import WARM_SERVER, Server
 from mezzotint.sim.core.streams import stream
 from mezzotint.sim.core.worker import Worker
@@ -302,11 +302,10 @@ class Engine:
             request.frames,
         )
         # Most runs have no sampling parameters, and a work with three more arguments takes longer to make.
-        return work if request.sampling is None else self._sampled(work, request.sampling)
-
-    def _sampled(self, work: Work, sampling: Sampling) -> Work:
+        if request.sampling is None:
+            return work
         model = next(each for each in self.models.values() if each.name == work.model)
-        return sampled(work, sampling, model, self.backend.basis(work.model))
+        return sampled(work, request.sampling, model, self.backend.basis(work.model))
 
     def attempts(self) -> AttemptLog:
         if self.record.attempts is None:

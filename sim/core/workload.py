@@ -17,7 +17,7 @@ from mezzotint.sim.core.errors import ConfigError, SimulationError
 from mezzotint.sim.core.model import Model
 from mezzotint.sim.core.plan import Stage
 from mezzotint.sim.core.request import Addons
-from mezzotint.sim.core.sampling import Sampling, SamplingColumn, sampled
+from mezzotint.sim.core.sampling import SamplingColumn, sampled
 from mezzotint.traces.arrivals.base import Schedule
 from mezzotint.traces.error import TraceError
 from mezzotint.traces.similarity.search import Search
@@ -91,7 +91,10 @@ def standalone(
     for width, height, steps, *more in kinds.T.tolist():
         kind = None if sampling is None else sampling.kinds[more.pop()]
         work = Work(model.name, width, height, steps, frames=more[0] if more else 1)
-        works.append(_work_of(backend, model, work, kind))
+        if kind is not None:
+            work.skipped = work.done = kind.skipped(steps)
+            work = sampled(work, kind, model, backend.basis(model.name))
+        works.append(work)
     costs = [standalone_cost(backend, work) for work in works]
     for work, cost in zip(works, costs, strict=True):
         if not cost.denoise_s > 0:
@@ -120,13 +123,6 @@ def _check_count(backend: Backend, work: Work, denoise_s: float) -> None:
 def _stage_s(backend: Backend, stage: Stage, work: Work) -> float:
     gpus = min(backend.component_degrees(stage.component, work.model), default=1)
     return stage.steps * backend.component_s(stage.component, work, gpus)
-
-
-def _work_of(backend: Backend, model: Model, work: Work, sampling: Sampling | None) -> Work:
-    if sampling is None:
-        return work
-    work.skipped = work.done = sampling.skipped(work.steps)
-    return sampled(work, sampling, model, backend.basis(model.name))
 
 
 def addon_bytes(trace: Trace) -> Mapping[str, int]:
