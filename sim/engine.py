@@ -386,8 +386,7 @@ class Engine:
             self.workload.guard()
         scheduler, max_batch = self.scheduler, self.executor.max_batch
         compiles = self._open_servers()
-        hooks = scheduler.worker_changed, scheduler.has_backlog
-        self.cluster.open(self.clock, self.record, max_batch, self._parts, self.pull, *hooks, self.server, compiles)
+        self.cluster.open(self.clock, self.record, max_batch, self._parts, self.pull, scheduler, self.server, compiles)
         self.clock.overdue = self._overdue
         if self._addons is not None:
             for name in LOADS.values():

@@ -21,7 +21,7 @@ from mezzotint.sim.core.gpu import Gpu, Kind
 from mezzotint.sim.core.model import Model, in_role
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import Request
-from mezzotint.sim.core.server import WARM_SERVER, Server, Size
+from mezzotint.sim.core.server import Server, Size
 from mezzotint.sim.core.worker import (
     BACKLOG,
     DOWN,
@@ -38,7 +38,7 @@ from mezzotint.sim.core.worker import (
 )
 from mezzotint.sim.metrics.recorder import COMPILATIONS, STARTS, RunRecord
 from mezzotint.sim.metrics.usage_log import PACK
-from mezzotint.sim.protocols import Loads
+from mezzotint.sim.protocols import Loads, Scheduler
 from mezzotint.sim.protocols.cluster import IN_HOST, SERVER
 
 AWAY = (STARTING, LEAVING, OFF)
@@ -57,11 +57,10 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_by_number", "_by_role", "_clock", "_free", "_gpu_workers", "_has_backlog", "_is_rented", "_kept", "_kinds",
-        "_loads", "_max_batch", "_memory", "_named_groups", "_parts", "_placed", "_pull", "_record", "_request_gpus",
-        "_residency", "_server", "_spans", "_starts", "_watchers", "_worker_changed", "_workers", "admit",
-        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held",
-        "servers",
+        "_by_number", "_by_role", "_clock", "_free", "_gpu_workers", "_is_rented", "_kept", "_kinds", "_loads",
+        "_max_batch", "_memory", "_named_groups", "_parts", "_placed", "_pull", "_record", "_request_gpus",
+        "_residency", "_scheduler", "_server", "_spans", "_starts", "_watchers", "_workers", "admit", "check_memory",
+        "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
     )  # fmt: skip
 
     def __init__(
@@ -107,15 +106,14 @@ class Cluster:
         max_batch: int,
         parts: Mapping[str, object],
         pull: Callable[[Worker], None],
-        worker_changed: Callable[[Worker, float], None],
-        has_backlog: Callable[[Worker], bool],
-        server: Server = WARM_SERVER,
-        compiles: bool = False,
+        scheduler: Scheduler,
+        server: Server,
+        compiles: bool,
     ) -> None:
         """Begin to serve, with at most ``max_batch`` requests running on a worker.
 
-        ``parts`` are named in errors; the callables are the engine's pull and the scheduler's hooks. ``compiles`` is
-        True if the first request of a shape may be charged.
+        ``parts`` are named in errors, and ``pull`` is that of the run. ``compiles`` is True if the first request of a
+        shape may be charged.
         """
         if not isinstance(max_batch, int | np.integer) or max_batch < 1:
             raise SimulationError(
@@ -124,7 +122,7 @@ class Cluster:
             )
         max_batch = int(max_batch)  # not NumPy's, which is slower
         self._clock, self._record, self._parts = clock, record, parts
-        self._pull, self._worker_changed, self._has_backlog = pull, worker_changed, has_backlog
+        self._pull, self._scheduler = pull, scheduler
         self._kinds, self._spans = record.usage_log.kinds, record.usage_log.buffer
         self._free = FreeWorkers() if len(self.kinds) == 1 else FreeWorkersByKind([gpu.name for gpu in self.kinds])
         self._memory = Memory(parts, self._note_resident)
@@ -261,7 +259,7 @@ class Cluster:
         """Add ``worker``, which has capacity and no request to take, to the free ones; if it has drained, load."""
         if worker.state == BACKLOG:
             # Its own queue first: nobody else would serve it (test_partial_batch_finishes_before_its_worker_loads).
-            if not self._has_backlog(worker):
+            if not self._scheduler.has_backlog(worker):
                 self._load_when_idle(worker)
         elif worker.bucket is None:
             self._free.add(worker)
@@ -339,11 +337,11 @@ class Cluster:
                 # Ordered back before it began to load: its model is still there.
                 self._move(worker, ON)
                 self._pull_later(worker)
-            elif self._has_backlog(worker):
+            elif self._scheduler.has_backlog(worker):
                 self._move(worker, BACKLOG)
             else:
                 self._load_when_idle(worker)
-        self._worker_changed(worker, now_s)
+        self._scheduler.worker_changed(worker, now_s)
 
     def _load_when_idle(self, worker: Worker) -> None:
         """Let ``worker`` load the model of its role, once its running requests have left."""
@@ -409,7 +407,7 @@ class Cluster:
                     self._move(worker, STARTING)
                     self._record.usage_log.state_changed(worker.id, LOADING, self._clock._now)
                 self._load(worker, is_start=True)
-                self._worker_changed(worker, self._clock._now)
+                self._scheduler.worker_changed(worker, self._clock._now)
 
     def compile_s(self, worker: Worker, request: Request) -> float:
         size = request.width, request.height, request.frames
@@ -444,7 +442,7 @@ class Cluster:
             self._load(worker)
             return
         self._move(worker, ON)
-        self._worker_changed(worker, self._clock._now)
+        self._scheduler.worker_changed(worker, self._clock._now)
         self._pull_later(worker)
 
     def stop(self) -> None:
@@ -489,7 +487,7 @@ class Cluster:
         worker.closed = False
         self._move(worker, DOWN)
         self._record.decisions.append((now_s, "failure", {"worker": worker.id}))
-        self._worker_changed(worker, now_s)
+        self._scheduler.worker_changed(worker, now_s)
 
     def repair(self, worker: Worker, now_s: float) -> None:
         self._check_now("repairs", worker, now_s)
@@ -543,7 +541,7 @@ class Cluster:
         self._is_rented = True
         for worker in self._gpu_workers[on:]:
             self._move(worker, OFF)
-            self._worker_changed(worker, self._clock._now)
+            self._scheduler.worker_changed(worker, self._clock._now)
 
     def start_instance(self, instance: int, startup_s: float, now_s: float) -> None:
         members = self._instance(instance)
@@ -555,7 +553,7 @@ class Cluster:
                 self._starts[worker] = self._clock.at(now_s + startup_s, COMPLETION, self._started, worker)
             elif worker.state == LEAVING:
                 self._move(worker, ON)
-                self._worker_changed(worker, now_s)
+                self._scheduler.worker_changed(worker, now_s)
                 self._pull_later(worker)
 
     def stop_instance(self, instance: int, now_s: float) -> None:
@@ -566,7 +564,7 @@ class Cluster:
             if worker.state == ON:
                 remove(worker)
                 self._move(worker, LEAVING)
-                self._worker_changed(worker, now_s)
+                self._scheduler.worker_changed(worker, now_s)
             elif worker.state == STARTING:
                 # Ordered and not there yet, or there and loading: neither has served anybody.
                 if worker in self._starts:
