@@ -47,10 +47,8 @@ class WithAddons(Steps):
         return self.base.prepare(worker, request, now_s).times(self.kernels.stages)
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        plain = self.base.step(worker, active, now_s)
         faster = self.kernels.faster(active[0].model or "")
-        if faster != 1.0:
-            plain = plain.times(1.0 / faster)
+        plain = self.base.step(worker, active, now_s).times(1.0 / faster)
         if self._run.workload.addons is None:
             return plain
         until_merge = self.lora_loading.stable_steps(worker, active)
