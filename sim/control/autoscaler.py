@@ -57,8 +57,7 @@ class Autoscaler(RentingController):
     _wishes: "deque[tuple[float, int]]" = field(init=False, default_factory=deque, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._instances = Instances(self.startup_s, self.min_gpus, self.max_gpus)
-        self._instances.bind(run)
+        self._instances = Instances(run, self.startup_s, self.min_gpus, self.max_gpus)
         limit = self._instances.limit
         start = limit if self.start_gpus is None else self.start_gpus
         if not self.min_gpus <= start <= limit:

@@ -31,16 +31,15 @@ class Instances:
     Raises ConfigError for bounds outside the cluster, GPUs of several roles, and ControlNet servers.
     """
 
+    run: Run
     startup_s: Seconds
     min_gpus: Count
     max_gpus: Count | None
-    _run: Run = field(init=False, repr=False)
-    _size: int = field(init=False, repr=False)
-    _instances: list[list[Worker]] = field(init=False, default_factory=list, repr=False)
+    _size: int = field(init=False)
+    _instances: list[list[Worker]] = field(init=False)
 
-    def bind(self, run: Run) -> None:
-        self._run = run
-        cluster = run.cluster
+    def __post_init__(self) -> None:
+        run, cluster = self.run, self.run.cluster
         check_one_kind(cluster.kinds, "controller", "autoscalers rent GPUs of", "add controller=none")
         workers = list(cluster.workers)
         size = self._size = next(iter(cluster.kinds)).gpus_per_instance
@@ -79,7 +78,7 @@ class Instances:
     @property
     def limit(self) -> int:
         """GPUs that may be on or starting at once: ``max_gpus``, or all of the cluster."""
-        return self._run.cluster.gpus if self.max_gpus is None else self.max_gpus
+        return self.run.cluster.gpus if self.max_gpus is None else self.max_gpus
 
     @property
     def _min_instances(self) -> int:
@@ -87,13 +86,13 @@ class Instances:
 
     @property
     def _max_instances(self) -> int:
-        return len(self._instances) if self.limit == self._run.cluster.gpus else self.limit // self._size
+        return len(self._instances) if self.limit == self.run.cluster.gpus else self.limit // self._size
 
     def begin(self, gpus: int) -> int:
         """Start with instances for ``gpus`` GPUs within the bounds, their model loaded; return their GPUs."""
         instances = self._instances_for(gpus)
         on = sum(len(members) for members in self._instances[:instances])
-        self._run.cluster.rent(on)
+        self.run.cluster.rent(on)
         return on
 
     def ready(self) -> list[Worker]:
@@ -111,7 +110,7 @@ class Instances:
         given back before others, then those with the fewest running requests, the highest index first. An instance of
         which the cluster has only a part is ordered last and given back first.
         """
-        run, now_s = self._run, self._run.clock.now
+        run, now_s = self.run, self.run.clock.now
         counted = [index for index, members in enumerate(self._instances) if members[0].state in (ON, STARTING)]
         wanted = self._instances_for(gpus)
         if wanted != len(counted):

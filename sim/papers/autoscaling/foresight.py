@@ -50,8 +50,7 @@ class Foresight(RentingController):
     _instances: Instances = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
-        self._run, self._instances = run, Instances(self.startup_s, self.min_gpus, self.max_gpus)
-        self._instances.bind(run)
+        self._run, self._instances = run, Instances(run, self.startup_s, self.min_gpus, self.max_gpus)
         workload, worker = run.workload, run.cluster.workers[0]
         served = slice(workload.preload, workload.preload + workload.rows)
         limit_s = np.asarray(workload.limit_s)[served]
