@@ -158,7 +158,7 @@ class Cluster:
             # The own model last, so that it is the most recently used one.
             for name in [*placed[1:slots][::-1], worker.model]:
                 self._install(worker, name, activations(worker.backend, models[name]))
-                residency.start(worker, name)
+                residency.keep(worker, name)
 
     def watch_assets(self, watcher: Callable[[Worker, str, str, bool], None]) -> None:
         self._watchers.append(watcher)

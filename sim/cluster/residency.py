@@ -82,10 +82,6 @@ class ModelResidency:
         fit = max(free // largest, 1) if largest else 1
         return fit if self.max_models is None else min(fit, self.max_models)
 
-    def start(self, worker: Worker, model: str) -> None:
-        """Keep ``model`` in the host memory of ``worker``, which holds it when the clock starts."""
-        self._keep(worker, weights_of(model))
-
     def load(self, worker: Worker, model: str) -> tuple[str, Cost]:
         """Return the kind and the cost of loading ``model`` to ``worker``, which lacks it, from where it is now."""
         return self._load_from(HOST if weights_of(model) in self._host(worker) else DISK, worker, model)
@@ -108,7 +104,7 @@ class ModelResidency:
         if weights in worker.resident:
             return ACTIVATE, self._timed(worker, weights, self.activate_s)
         kind, cost = self.load(worker, model)
-        self._keep(worker, weights)
+        self.keep(worker, model)
         return kind, cost
 
     def forget(self, worker: Worker) -> None:
@@ -124,8 +120,10 @@ class ModelResidency:
     def _host(self, worker: Worker) -> dict[Asset, int]:
         return self._hosts.setdefault((worker.gpu.name, worker.gpus[0] // worker.gpu.gpus_per_instance), {})
 
-    def _keep(self, worker: Worker, weights: Asset) -> None:
-        host, size = self._host(worker), worker.backend.bytes(weights) or 0
+    def keep(self, worker: Worker, model: str) -> None:
+        """Keep ``model`` in the host memory of ``worker``, if it has room for it."""
+        host, weights = self._host(worker), weights_of(model)
+        size = worker.backend.bytes(weights) or 0
         if weights in host:
             host[weights] = host.pop(weights)  # most recently used last
             return
