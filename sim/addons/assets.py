@@ -30,10 +30,10 @@ def in_use(requests: Iterable[Request]) -> set[Asset]:
 def least_recent(
     resident: Mapping[Asset, int], bytes: float, keep: Collection[Asset] = (), count: int = 0
 ) -> list[Asset]:
-    """Return the first of ``resident`` that free ``bytes`` and are ``count``, or all there are, without ``keep``.
+    """Return the assets to evict so that ``bytes`` are freed and ``count`` go, or all but ``keep`` if that takes more.
 
     Args:
-        resident: bytes of each asset, the first to go first: usually the longest unused one.
+        resident: bytes of each asset, in the order in which they go: usually the longest unused first.
     """
     victims: list[Asset] = []
     for asset, size in resident.items():
