@@ -57,10 +57,11 @@ class Cluster:
     """
 
     __slots__ = (  # faster to read and write than a dictionary of this many attributes
-        "_by_number", "_by_role", "_clock", "_free", "_gpu_workers", "_is_rented", "_kept", "_kinds", "_loads",
-        "_max_batch", "_memory", "_named_groups", "_parts", "_placed", "_pull", "_record", "_request_gpus",
-        "_residency", "_scheduler", "_server", "_spans", "_starts", "_watchers", "_workers", "admit", "check_memory",
-        "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held", "servers",
+        "_by_number", "_by_role", "_clock", "_free", "_gpu_workers", "_is_occupied", "_is_rented", "_kept", "_kinds",
+        "_loads", "_max_batch", "_memory", "_named_groups", "_not_on", "_parts", "_placed", "_pull", "_record",
+        "_request_gpus", "_residency", "_scheduler", "_server", "_spans", "_starts", "_watchers", "_workers", "admit",
+        "check_memory", "compiles", "evict", "idle", "kinds", "last_order", "least_loaded", "models", "models_held",
+        "servers",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +90,9 @@ class Cluster:
         """The groups by their GPUs, in any order that was asked for."""
         self._workers: tuple[Worker, ...] = ()
         self._by_role: dict[str, tuple[Worker, ...]] = {}
+        self._is_occupied = False
+        self._not_on: dict[Worker, None] = {}
+        """GPUs for requests in another state than ON."""
         self._loads: dict[Worker, tuple[str, float, Loads, Entry]] = {}
         self._is_rented = False
         self._kept = ""
@@ -211,9 +215,17 @@ class Cluster:
         return self.worker(worker_id).gpus
 
     def busy(self, now_s: float) -> int:
-        requests = [worker for worker in self._request_gpus if worker.running]
-        controlnets = [server for server in self.servers if server.running or server.busy_until_s > now_s]
-        return len(requests) + len(controlnets) + len(self._loads)
+        if self._is_occupied:
+            busy = sum(worker.running > 0 for worker in self._request_gpus)
+        else:
+            # Without a look at every worker: neither free and idle, nor in a state in which it has no request.
+            busy = len(self._request_gpus) - self._free.idle_count()
+            for worker in self._not_on:
+                if not worker.running:
+                    busy -= 1
+        for worker in self.servers:
+            busy += worker.running > 0 or worker.busy_until_s > now_s
+        return busy + len(self._loads)
 
     def serving(self) -> bool:
         return any(worker.running for worker in self._request_gpus)
@@ -289,6 +301,10 @@ class Cluster:
         """Put ``worker`` into ``state``; every change of state passes here."""
         if (worker.state in AWAY) != (state in AWAY):
             self._workers = ()
+        if state == ON:
+            self._not_on.pop(worker, None)
+        elif worker._role != SERVER:
+            self._not_on[worker] = None
         worker.state = state
         worker.update_open()
         self._record.usage_log.state_changed(worker.id, state, self._clock._now)
@@ -511,6 +527,7 @@ class Cluster:
         return group
 
     def occupy(self, group: Worker, requests: int = 1) -> None:
+        self._is_occupied = True
         for number in group.gpus:
             worker = self._gpu_workers[number]
             if worker.running:

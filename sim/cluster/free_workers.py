@@ -53,6 +53,12 @@ class FreeWorkers:
         firsts = [worker for worker in map(self.least_loaded, self._by_role) if worker is not None]
         return min(firsts, key=lambda worker: (worker.running, worker.free_rank), default=None)
 
+    def idle_count(self) -> int:
+        """Return the number of workers without requests."""
+        if self._buckets:  # of the only role; faster, since this is sampled every minute of simulated time
+            return len(self._buckets[0])
+        return sum(len(buckets[0]) for buckets in self._by_role.values())
+
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         buckets = [rows[0] for name, rows in self._by_role.items() if role in (None, name)]
         if len(buckets) == 1:
@@ -81,6 +87,9 @@ class FreeWorkersByKind:
         # min keeps the first of equals, which is of the preferred kind
         # (test_first_kind_is_preferred_among_equally_loaded_workers).
         return min((worker for worker in firsts if worker is not None), key=attrgetter("running"), default=None)
+
+    def idle_count(self) -> int:
+        return sum(free.idle_count() for free in self._by_kind.values())
 
     def idle(self, role: str | None = None) -> Iterator[Worker]:
         return chain.from_iterable([free.idle(role) for free in self._by_kind.values()])
