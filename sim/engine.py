@@ -20,12 +20,13 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from mezzotint.backends.base import Asset, Backend, BackendError, ServerStart, Work, serves
 from mezzotint.sim.answering import Answering, is_cascade
@@ -243,13 +244,13 @@ class Engine:
             columns: list[Iterable[Any]] = [
                 range(rows.start, rows.stop),
                 times.tolist(),
-                self._width[rows].tolist(),
-                self._height[rows].tolist(),
-                self._steps[rows].tolist(),
+                _values(np.asarray(self._width[rows])),
+                _values(np.asarray(self._height[rows])),
+                _values(np.asarray(self._steps[rows])),
                 np.add(times, self._limit_s[rows]).tolist(),
             ]
             if self.workload.has_videos or self._sampling is not None:
-                columns.append(self.workload.frames[rows].tolist())
+                columns.append(_values(np.asarray(self.workload.frames[rows])))
             if self._sampling is not None:
                 columns.append(self._sampling[rows])
             yield map(Request, *columns)
@@ -850,6 +851,12 @@ def attribute_errors(actors: Mapping[simpy.Process, str]) -> Iterator[None]:
             raise
         # contextlib takes a RuntimeError whose cause is a StopIteration for its own.
         raise attributed_to_part from (None if isinstance(error, StopIteration) else error)
+
+
+def _values(column: NDArray[Any]) -> Iterable[Any]:
+    """Return the numbers of ``column`` as Python's; one number again and again costs no memory."""
+    first = column[0].item()
+    return repeat(first) if (column == first).all() else column.tolist()
 
 
 @contextmanager
