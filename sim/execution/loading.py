@@ -72,19 +72,21 @@ def seconds(loads: Loads) -> float:
     return sum((cost.seconds for _, cost in loads), 0.0)
 
 
-def joules_of(worker: Worker, loads: Loads) -> float:
-    """Return the joules of ``loads``; NaN if the power of the GPU of ``worker`` is not known."""
-    return sum((worker.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads), 0.0)
-
-
 def cancel_due(run: Run, worker: Worker) -> tuple[float, Any] | None:
     """Cancel the clock call due on ``worker``; return its time and argument, or None if there is none."""
     entry, worker.due = worker.due, None
     return (entry[0], entry[4]) if entry is not None and run.clock.cancel(entry) else None
 
 
-def record_interrupted(run: Run, worker: Worker, from_s: float, until_s: float, joules: float | None) -> None:
-    """Record the part up to now of work that is lost; in full it would last until ``until_s`` and take ``joules``."""
-    now_s = run.clock._now
-    share = (now_s - from_s) / (until_s - from_s) if until_s > from_s else 0.0
-    run.cluster.record_busy(worker, from_s, now_s, "lost", None if joules is None else joules * share)
+def record_interrupted(
+    run: Run, worker: Worker, from_s: float, until_s: float, loads: Loads, joules: float | None
+) -> None:
+    """Record the part up to now of work that is lost; in full it would last until ``until_s``.
+
+    It would take ``joules`` beside those of ``loads``; None where they are not known.
+    """
+    if joules is not None:
+        loads_j = (worker.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules for _, cost in loads)
+        share = (run.clock._now - from_s) / (until_s - from_s) if until_s > from_s else 0.0
+        joules = (joules + sum(loads_j, 0.0)) * share
+    run.cluster.record_busy(worker, from_s, run.clock._now, "lost", joules)

@@ -9,7 +9,7 @@ from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, Clock
 from mezzotint.sim.core.plan import MISSING
 from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
-from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
+from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, record_interrupted, seconds
 from mezzotint.sim.protocols import Cluster, Executor, Loads, Run, Worker
 from mezzotint.sim.protocols.execution import TOLERANCE
 
@@ -137,10 +137,7 @@ class Sequential(Executor):
         until_s, (_, request, *rest) = cancelled
         if not rest:  # its image is made, and its answer is lost
             return [request]
-        loads = rest[0]
-        record_interrupted(
-            self._run, worker, request.start_s, until_s, request.energy_j + joules_of(worker, loads or [])
-        )
+        record_interrupted(self._run, worker, request.start_s, until_s, rest[0] or [], request.energy_j)
         return [request]
 
     def stop(self, request: Request, now_s: float) -> None:

@@ -9,7 +9,7 @@ from mezzotint.settings.ranges import Count
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, DISPATCH, Entry
 from mezzotint.sim.core.request import FAILED, Request
-from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, joules_of, record_interrupted, seconds
+from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, record_interrupted, seconds
 from mezzotint.sim.metrics.recorder import BATCH_MEAN, STEP_SHARE
 from mezzotint.sim.protocols import Executor, Loads, RequestColumn, Run, Worker
 
@@ -146,9 +146,7 @@ class StaticBatch(Executor):
             until_s, (_, batch, *rest) = cancelled
             if len(rest) > 1:  # else the images are made, and the answers are lost
                 loads, from_s, joules, _ = rest
-                record_interrupted(
-                    run, worker, from_s, until_s, None if joules is None else joules + joules_of(worker, loads)
-                )
+                record_interrupted(run, worker, from_s, until_s, loads, joules)
             lost += batch
         return lost
 
