@@ -30,8 +30,8 @@ class StaticBatch(Executor):
 
     max_batch: Count = 8
     _run: Run = field(init=False, repr=False)
-    _formed: dict[int, list[Request]] = field(init=False, default_factory=dict, repr=False)
-    _loads: dict[int, Loads] = field(init=False, default_factory=dict, repr=False)
+    _forming: dict[int, tuple[list[Request], Loads]] = field(init=False, default_factory=dict, repr=False)
+    """By worker id: the batch that it starts at this instant, and the loads before it."""
     _refused: dict[int, deque[Entry]] = field(init=False, default_factory=dict, repr=False)
     _prepares: bool = field(init=False, repr=False)
     """True if a request may load add-ons, or be the first of its shape."""
@@ -45,21 +45,21 @@ class StaticBatch(Executor):
 
     def accept(self, worker: Worker, request: Request) -> None:
         run = self._run
-        formed = self._formed.setdefault(worker.id, [])
+        batch, loads = self._forming.setdefault(worker.id, ([], []))
         if worker.model != request.model or self._prepares:
             try:
-                ensure(run, worker, request, self._loads.setdefault(worker.id, []), formed)
+                ensure(run, worker, request, loads, batch)
             except WorkFailed as failure:
                 request.start_s = run.clock._now
                 # Not within accept, which the engine calls from its own loop over the worker's capacity.
                 refused = run.clock.at(run.clock._now, DISPATCH, self._fail_refused, (worker, request, str(failure)))
                 self._refused.setdefault(worker.id, deque()).append(refused)
                 return
-        if not formed:
+        if not batch:
             # The batch closes after all arrivals of the instant, once the scheduler has handed over what it has
             # (test_batch_takes_the_service_time_of_its_workers_kind).
             worker.due = run.clock.at(run.clock._now, DISPATCH, self._start, worker)
-        formed.append(request)
+        batch.append(request)
 
     def _fail_refused(self, refused: tuple[Worker, Request, str]) -> None:
         worker, request, reason = refused
@@ -69,8 +69,7 @@ class StaticBatch(Executor):
 
     def _start(self, worker: Worker) -> None:
         run = self._run
-        batch = self._formed.pop(worker.id)
-        loads = self._loads.pop(worker.id, [])
+        batch, loads = self._forming.pop(worker.id)
         load_s = seconds(loads)
         # Nobody joins on the way (test_static_batch_runs_as_one_and_admits_no_later_request).
         run.cluster.close(worker)
@@ -133,16 +132,15 @@ class StaticBatch(Executor):
 
     def abort(self, worker: Worker, now_s: float) -> list[Request]:
         run = self._run
-        formed = self._formed.pop(worker.id, [])  # a batch formed at this very instant has not begun
-        self._loads.pop(worker.id, None)
+        forming, _ = self._forming.pop(worker.id, ([], []))  # a batch formed at this very instant has not begun
         refused = self._refused.pop(worker.id, ())
         for entry in refused:
             run.clock.cancel(entry)
         cancelled = cancel_due(run, worker)
-        lost = formed + [entry[4][1] for entry in refused]
-        # With ``formed`` the call is _start, whose batch has begun nothing
+        lost = forming + [entry[4][1] for entry in refused]
+        # With ``forming`` the call is _start, whose batch has begun nothing
         # (test_request_assigned_at_the_instant_of_failure_has_not_started).
-        if cancelled is not None and not formed:
+        if cancelled is not None and not forming:
             until_s, (_, batch, *rest) = cancelled
             if len(rest) > 1:  # else the images are made, and the answers are lost
                 loads, from_s, joules, _ = rest
