@@ -236,7 +236,7 @@ class Stages(Executor, Scheduler):
             )
             self._delays = Delays(run, self._addons, self._attempts, self._close, self._close_at, self._end_at)
         self._gpus = Occupancy(Claims([0] * gpus))
-        self._restorations = Restorations(run, self._gpus.hold, self._gpus.unhold, self._decide, self._pulled is None)
+        self._restorations = Restorations(run, self._gpus, self._decide, self._pulled is None)
         if self.feature_cache is not None:
             check_feature_cache(self._policy, self.controlnet_placement)
             self.feature_cache.bind(run)

@@ -24,7 +24,7 @@ class Occupancy:
     _away: set[int] = field(init=False, default_factory=set)
     """GPUs that are not open (Worker.open): down, loading, ordered to another role, or not rented."""
     _held: Counter[int] = field(init=False, default_factory=Counter)
-    """GPU -> requests that it is held for until they are answered."""
+    """GPU -> how often it is held: for a request until it is answered, for its weights, while it is away."""
 
     def known_mask(self, gpus: tuple[int, ...]) -> int:
         """Return the mask of ``gpus``; 0 before ``mask`` was asked for it."""
@@ -53,34 +53,29 @@ class Occupancy:
         self._working &= ~self._masks[gpus]
 
     def hold(self, gpus: tuple[int, ...]) -> None:
-        """Hold ``gpus`` for an answer, as a launch would."""
+        """Hold ``gpus``, as a launch would."""
+        self.claimed.add(gpus, 1)
         for gpu in gpus:
             self._held[gpu] += 1
-            self._keep(gpu, 1)
+            self._kept |= 1 << gpu
 
     def unhold(self, gpus: tuple[int, ...]) -> None:
-        """Let ``gpus`` go, which were held for an answer."""
+        """Let ``gpus`` go, which were held."""
+        self.claimed.add(gpus, -1)
         for gpu in gpus:
             self._held[gpu] -= 1
-            self._keep(gpu, -1)
+            if not self._held[gpu]:
+                self._kept &= ~(1 << gpu)
 
     def leave(self, gpu: int) -> None:
         """Keep ``gpu``, which goes away, from launches."""
         self._away.add(gpu)
-        self._keep(gpu, 1)
+        self.hold((gpu,))
 
     def come_back(self, gpu: int) -> None:
         """Let launches take ``gpu`` again."""
         self._away.remove(gpu)
-        self._keep(gpu, -1)
-
-    def _keep(self, gpu: int, claims: int) -> None:
-        """Count ``claims`` more on ``gpu``, which is away or held, or no longer."""
-        self.claimed.add((gpu,), claims)
-        if gpu in self._away or self._held[gpu]:
-            self._kept |= 1 << gpu
-        else:
-            self._kept &= ~(1 << gpu)
+        self.unhold((gpu,))
 
     def is_away(self, gpu: int) -> bool:
         """Return True if ``gpu`` is away."""

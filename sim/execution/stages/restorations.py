@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mezzotint.backends.base import Cost
 from mezzotint.sim.core.clock import INSERTION, Entry
 from mezzotint.sim.core.request import Request
+from mezzotint.sim.execution.stages.occupancy import Occupancy
 from mezzotint.sim.protocols import Run, Worker
 
 
@@ -31,14 +32,13 @@ class Restorations:
     """Keep GPUs busy while their weights are restored; no launch starts there meanwhile.
 
     Args:
-        hold: keeps GPUs from launches; ``unhold`` lets them go.
+        gpus: keeps GPUs from launches.
         decide: has the policy decide.
         has_policy: False if a scheduler chooses workers, which are busy until they are released.
     """
 
     run: Run
-    hold: Callable[[tuple[int, ...]], None]
-    unhold: Callable[[tuple[int, ...]], None]
+    gpus: Occupancy
     decide: Callable[[float], None]
     has_policy: bool
     _running: dict[Worker, Restoration] = field(init=False, default_factory=dict, repr=False)
@@ -50,7 +50,7 @@ class Restorations:
         group = self.run.cluster.group(gpus)
         joules = (group.gpu.energy_j(cost.seconds) if cost.joules is None else cost.joules) * len(gpus)
         request.energy_j += joules
-        self.hold(group.gpus)
+        self.gpus.hold(group.gpus)
         if self.has_policy:
             self.run.cluster.occupy(group)
         due = self.run.clock.at(from_s + cost.seconds, INSERTION, self._end, group)
@@ -83,6 +83,6 @@ class Restorations:
 
     def _free(self, group: Worker) -> None:
         del self._running[group]
-        self.unhold(group.gpus)
+        self.gpus.unhold(group.gpus)
         if self.has_policy:
             self.run.cluster.vacate(group)
