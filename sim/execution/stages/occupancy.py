@@ -19,7 +19,7 @@ class Occupancy:
     _working: int = field(init=False, default=0)
     """The GPUs of launches and moves that run."""
     _kept: int = field(init=False, default=0)
-    """The GPUs that are away or held."""
+    """The GPUs that are held."""
     _masks: dict[tuple[int, ...], int] = field(init=False, default_factory=dict)
     _away: set[int] = field(init=False, default_factory=set)
     """GPUs that are not open (Worker.open): down, loading, ordered to another role, or not rented."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from mezzotint.backends.base import Backend, ComponentWeights
 from mezzotint.sim.addons.assets import activation_bytes
 from mezzotint.sim.core.errors import ConfigError
-from mezzotint.sim.core.plan import COMPONENTS, DENOISER, WHOLE, Stage
+from mezzotint.sim.core.plan import COMPONENTS, DENOISER, WHOLE
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.execution.stages.account import Account
 from mezzotint.sim.execution.stages.addons import StageAddons
@@ -156,21 +156,19 @@ class Preparation:
         self._formed = {group for group in self._formed if gpu not in self.run.cluster.gpus_of(group)}
 
     def _is_charged(self, progress: Progress, model: str, gpu: str) -> bool:
-        """Return True if loads of the components of ``model`` are charged on GPUs of the kind named ``gpu``."""
-        is_charged = self._charged.get((model, gpu))
-        if is_charged is None:
-            is_charged = self._are_loads_charged(progress.stages, model, self._residency[gpu])
-            self._charged[model, gpu] = is_charged
-        return is_charged
+        """Return True if loads of the components of ``model`` are charged on GPUs of the kind named ``gpu``.
 
-    def _are_loads_charged(self, stages: tuple[Stage, ...], model: str, residency: Residency) -> bool:
-        """Return True if a component's size and the memory are known; list what is not, of a plan of several stages."""
-        unknown = [component for component in COMPONENTS if residency.weights(model, component) is None]
-        has_memory = residency.memory_bytes is not None
-        if len(stages) > 1 and (unknown or not has_memory):
-            why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
-            self.run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
-        return has_memory and len(unknown) < len(COMPONENTS)
+        They are where the memory and a component's size are known. What is not is listed, of a plan of several stages.
+        """
+        if (model, gpu) not in self._charged:
+            residency = self._residency[gpu]
+            unknown = [component for component in COMPONENTS if residency.weights(model, component) is None]
+            has_memory = residency.memory_bytes is not None
+            if len(progress.stages) > 1 and (unknown or not has_memory):
+                why = f"component_weights of {', '.join(unknown)}" if unknown else "cluster.gpu.memory_bytes"
+                self.run.assume(f"seconds to load components of {model}", 0, f"not charged: the {why} are not known")
+            self._charged[model, gpu] = has_memory and len(unknown) < len(COMPONENTS)
+        return self._charged[model, gpu]
 
 
 def refuse_two_residencies(run: Run) -> None:
