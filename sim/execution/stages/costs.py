@@ -57,9 +57,10 @@ class StageCosts:
     speedup: Mapping[int, float] = field(default_factory=dict)
     _by_row: bool = field(init=False, repr=False)
     _costs: dict[tuple[object, ...], StageCost] = field(init=False, default_factory=dict, repr=False)
-    _stages: dict[int, tuple[Stage, ...]] = field(init=False, default_factory=dict, repr=False)
-    _checked: set[tuple[int, tuple[Stage, ...]]] = field(init=False, default_factory=set, repr=False)
-    """Steps to run and stages that were found to fit."""
+    _stages: dict[tuple[int, tuple[Stage, ...]], tuple[Stage, ...]] = field(
+        init=False, default_factory=dict, repr=False
+    )
+    """Steps to run and stages of a plan -> the stages, which were found to fit."""
 
     def __post_init__(self) -> None:
         self._by_row = self.backend.by_row
@@ -73,23 +74,18 @@ class StageCosts:
         Raises SimulationError if they do not run the steps of its plan.
         """
         request.remote_controlnets = self.addons is not None and self.addons.is_remote
-        steps = request.steps - request.skipped
-        stages, part = request.plan.stages, "frontend"
-        if not stages:
-            own = self._stages.get(steps)
-            if own is not None:
-                return own
-            stages, part = self._own_stages(steps), "executor"
-            self._stages[steps] = stages
-        if (steps, stages) not in self._checked:
+        steps, planned = request.steps - request.skipped, request.plan.stages
+        stages = self._stages.get((steps, planned))
+        if stages is None:
+            stages = planned or self._own_stages(steps)
             denoised = [stage.steps for stage in stages if stage.denoises]
             if denoised != [steps]:
                 raise self.run.policy_error(
-                    part,
+                    "frontend" if planned else "executor",
                     f"gives the request in row {request.row} stages with {denoised} denoising steps; expected one such "
                     f"stage, with the {steps} steps of its plan",
                 )
-            self._checked.add((steps, stages))
+            self._stages[steps, planned] = stages
         return stages
 
     def _own_stages(self, steps: int) -> tuple[Stage, ...]:
@@ -142,17 +138,15 @@ class StageCosts:
                 self._check_memory(works)
         first_s = step_s = last_s = 0.0
         joules: float | None = None
+        # A stage of its own encodes or decodes its batch together, and StageCost.batch_s adds up its requests.
+        together = 1 if component == WHOLE else batch
         if component in (WHOLE, TEXT_ENCODER):
-            first_s = backend.begin((work,)).seconds
-            if component == TEXT_ENCODER and batch > 1:
-                first_s = backend.begin((work,) * batch).seconds / batch  # StageCost.batch_s adds up all
+            first_s = backend.begin((work,) * together).seconds / together
         if stage.denoises:
             step_s, joules = self._step(works, degree)
         if component in (WHOLE, VAE):
             work.done = work.steps
-            last_s = backend.end((work,)).seconds
-            if component == VAE and batch > 1:
-                last_s = backend.end((work,) * batch).seconds / batch
+            last_s = backend.end((work,) * together).seconds / together
         if component not in (WHOLE, TEXT_ENCODER, DENOISER, VAE):
             step_s = backend.component_s(component, work, degree, batch)
         first_s, last_s = first_s * self.kernels.stages, last_s * self.kernels.stages
