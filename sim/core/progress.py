@@ -99,9 +99,9 @@ class Attempt:
         index: index of the stage in the plan.
         done: steps of the stage that were behind before it.
         from_s, until_s: instants of its begin and end.
-        counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
         cost: its true cost.
         estimate: its estimated cost; None if its true one is believed.
+        counted_s, counted_done: instant from which its boundaries are counted, and the steps of the stage behind then.
         steps: steps that it ran.
         wait_s: seconds that these waited for ControlNet servers, beyond their cost.
     """
@@ -110,13 +110,17 @@ class Attempt:
     index: int
     done: int
     from_s: float
-    until_s: float
-    counted_s: float
-    counted_done: int
     cost: StageCost
     estimate: StageCost | None
+    until_s: float = field(init=False)
+    counted_s: float = field(init=False)
+    counted_done: int = field(init=False)
     steps: int = 0
     wait_s: Seconds = 0.0
+
+    def __post_init__(self) -> None:
+        self.until_s = self.counted_s = self.from_s
+        self.counted_done = self.done
 
 
 class BatchShare(NamedTuple):

@@ -106,9 +106,7 @@ class Delays:
         if done > attempt.done:
             attempt.until_s, attempt.steps = from_s, done - attempt.done
             self.close(progress)
-            attempt = Attempt(
-                group, progress.index, done, until_s, until_s, until_s, done, attempt.cost, attempt.estimate
-            )  # fmt: skip
+            attempt = Attempt(group, progress.index, done, until_s, attempt.cost, attempt.estimate)
             self.attempts[progress] = attempt
         self.close_at(launch.mask, progress)
         request, record = progress.request, self.run.cluster.record_busy

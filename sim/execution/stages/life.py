@@ -670,19 +670,15 @@ class Stages(Executor, Scheduler):
         # The machine takes the true cost, the attempt keeps what was believed
         # (test_wrong_estimates_change_decisions_and_not_costs).
         launch.cost = cost = self._true_cost(launch, group)
-        counted: tuple[float, int] = launch.begin_s, progress.done
         attempt = self._attempts[progress]
-        if attempt is not None and launch.goes_on:
-            counted = attempt.counted_s, attempt.counted_done
         if attempt is None:
             is_believed = self._are_exact or self.estimates is None
             estimate = None if is_believed else self._estimated_cost(launch, group)
-            attempt = Attempt(
-                group, progress.index, progress.done, launch.begin_s, launch.begin_s, *counted, cost, estimate
-            )  # fmt: skip
+            attempt = Attempt(group, progress.index, progress.done, launch.begin_s, cost, estimate)
             if not launch.joins:
                 self._attempts[progress] = attempt
-        attempt.counted_s, attempt.counted_done = counted
+        elif not launch.goes_on:
+            attempt.counted_s, attempt.counted_done = launch.begin_s, progress.done
         attempt.cost = cost  # on a live backend what its steps took changes
         launch.attempt, launch.steps_from_s, launch.done = attempt, attempt.counted_s, progress.done
         is_delayed = self._addons is not None and self._addons.may_delay(progress)
