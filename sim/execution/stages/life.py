@@ -170,8 +170,6 @@ class Stages(Executor, Scheduler):
     """True if the estimates are told what launches took."""
     _turns: Turns = field(init=False, repr=False)
     _lookahead: Lookahead = field(init=False, repr=False)
-    _may_give_up: bool = field(init=False, repr=False)
-    """True if clients may give requests up, and those are dropped when their turn comes."""
     _looks_ahead: bool = field(init=False, repr=False)
     _submitted: int = field(init=False, default=0, repr=False)
     _waiting: dict[Progress, None] = field(init=False, default_factory=dict, repr=False)
@@ -206,7 +204,6 @@ class Stages(Executor, Scheduler):
 
     def bind(self, run: Run) -> None:
         self._run, self._clock = run, run.clock
-        self._may_give_up = run.may_give_up
         cluster, backend = run.cluster, run.backend
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
@@ -445,7 +442,8 @@ class Stages(Executor, Scheduler):
             self._clock.at(now_s, DISPATCH, self._dispatch)
 
     def _claim(self, decided: Launch) -> None:
-        if self._may_give_up and self._is_void(decided):
+        # Clients may give requests up, and those are dropped when their turn comes.
+        if self._run.may_give_up and self._is_void(decided):
             return
         progress, gpus, steps, ahead, every, batch, service = decided
         try:
@@ -648,11 +646,8 @@ class Stages(Executor, Scheduler):
 
     def _take_gpus(self, launch: LaunchState, group: Worker) -> None:
         """Take ``group`` from the requests at a boundary that ran there, for ``launch``, which starts."""
-        others, is_new = (
-            self._at_boundary_on(launch.mask, launch.progress),
-            launch.progress.group is not group or launch.batch,
-        )
-        for other in others:
+        is_new = launch.progress.group is not group or launch.batch
+        for other in self._at_boundary_on(launch.mask, launch.progress):
             # The usage log takes the times of a GPU in order, so what ran there is recorded first
             # (test_component_is_loaded_after_the_stage_of_another_request). In a batch that requests join, it is.
             if is_new and not (launch.joins and self._in_batch_of.get(other) is launch):
@@ -862,7 +857,7 @@ class Stages(Executor, Scheduler):
                 held_s = self._run.handling.answer_s(progress.request)
                 self._gpus.hold(group.gpus)
             # INSERTION: without handling, answers still come after all ends of the instant.
-            self._answers[progress] = self._clock.at(now_s + held_s, INSERTION, self._complete, (progress, group.gpus))
+            self._answers[progress] = self._clock.at(now_s + held_s, INSERTION, self._complete, progress)
         else:
             self._waiting[progress] = None
             self._at_boundary.append(progress)
@@ -945,17 +940,16 @@ class Stages(Executor, Scheduler):
         for other in launch.batch:
             del self._in_batch_of[other]
 
-    def _complete(self, ended: tuple[Progress, tuple[int, ...]]) -> None:
-        """End the request, whose last stage ran on these GPUs; its answer may come later."""
-        progress, gpus = ended
-        handling = self._run.handling
+    def _complete(self, progress: Progress) -> None:
+        """End the request, whose last stage has run; its answer may come later."""
+        handling, group = self._run.handling, progress.group
+        assert group is not None
         del self._answers[progress]
         if handling.holds_gpus:
-            self._gpus.unhold(gpus)
+            self._gpus.unhold(group.gpus)
         self._forget(progress)
         if self.feature_cache is not None:
-            costs = self._costs[self._run.cluster.group(gpus).gpu.name]
-            self._reused[progress.request.row] = costs.reused_share(progress.request)
+            self._reused[progress.request.row] = self._costs[group.gpu.name].reused_share(progress.request)
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
