@@ -54,27 +54,21 @@ def refuse_unused(of_groups: Mapping[str, object], estimates: Estimates | None, 
                 f"executor.{name}: found {value}, and without a group policy each request stays on one GPU; add "
                 "group_policy= and scheduler=stages, or leave it out"
             )
-    for part, name, does in (
-        (estimates, "estimates", "only a group policy reads"),
-        (batching, "batching", "only a group policy launches"),
-    ):
+    for name, part, does in (("estimates", estimates, "reads"), ("batching", batching, "launches")):
         if part is not None:
             raise ConfigError(
-                f"{name}: found {type(part).__name__}, which {does}, and none is chosen; add group_policy= and "
-                f"scheduler=stages, or leave it out (~{name})"
+                f"{name}: found {type(part).__name__}, which only a group policy {does}, and none is chosen; add "
+                f"group_policy= and scheduler=stages, or leave it out (~{name})"
             )
 
 
 def bind_patches(
     run: Run, batching: Steps, policy: GroupPolicy, form: Form, feature_cache: FeatureCache | None
 ) -> PatchedSteps:
-    """Return the steps of patches of ``batching``, bound.
+    """Return ``batching``, bound. Raises ConfigError for another than of patches, and for what does not go with them.
 
     Args:
-        policy: who forms the batches.
         form: the stages of a request whose plan names none.
-
-    Raises ConfigError for another ``batching``, and for what does not go with patches.
     """
     if not isinstance(batching, PatchedSteps):
         raise ConfigError(
@@ -88,12 +82,11 @@ def bind_patches(
             "choose group_policy=tetriserve with max_batch, or pools or colocated with max_batch of the denoiser in "
             "executor.stages, or leave it out (~batching)"
         )
-    for key, is_found in (("feature_cache", feature_cache is not None), ("addons", run.workload.addons is not None)):
-        if is_found:
-            remedy = "feature_cache=none" if key == "feature_cache" else "addons=ignore"
+    for key, found, off in (("feature_cache", feature_cache, "none"), ("addons", run.workload.addons, "ignore")):
+        if found is not None:
             raise ConfigError(
-                f"{key}: found beside batching=patched on groups of GPUs, where nobody measured both; add {remedy}, or "
-                "choose executor=continuous-batching"
+                f"{key}: found beside batching=patched on groups of GPUs, where nobody measured both; add {key}={off}, "
+                "or choose executor=continuous-batching"
             )
     if run.backend.live:
         raise ConfigError(
