@@ -2,9 +2,8 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from mezzotint.backends.base import WorkFailed, standalone_cost
+from mezzotint.backends.base import Stages, WorkFailed, standalone_cost
 from mezzotint.sim.cluster.loads import record_loads
 from mezzotint.sim.core.clock import COMPLETION, Clock
 from mezzotint.sim.core.plan import MISSING
@@ -12,16 +11,6 @@ from mezzotint.sim.core.request import FAILED, GIVEN_UP, Request
 from mezzotint.sim.execution.loading import cancel_due, check_memory, ensure, record_interrupted, seconds
 from mezzotint.sim.protocols import Cluster, Executor, Loads, Run, Worker
 from mezzotint.sim.protocols.execution import TOLERANCE
-
-
-class RequestCost(NamedTuple):
-    """Cost of a whole request after loads and fetches; if ``joules`` were not measured, the GPU draws ``watts``."""
-
-    denoise_s: float
-    other_s: float
-    busy_s: float
-    joules: float | None
-    watts: float
 
 
 @dataclass(slots=True)
@@ -43,7 +32,7 @@ class Sequential(Executor):
     _extras: bool = field(init=False, repr=False)
     """True if requests may have add-ons or sampling parameters, on which their cost depends."""
     _holds_gpus: bool = field(init=False, repr=False)
-    _known: dict[tuple[object, ...], RequestCost] = field(init=False, default_factory=dict, repr=False)
+    _known: dict[tuple[object, ...], Stages] = field(init=False, default_factory=dict, repr=False)
     """Costs by kind of GPU and plan: rows with one plan cost the same, unless a backend costs rows one by one
     (``by_row``)."""
 
@@ -85,17 +74,15 @@ class Sequential(Executor):
             ready_s = request.start_s + seconds(loads or [])
             worker.due = clock.at(ready_s, COMPLETION, self._fail, (worker, request, loads, str(failure)))
             return
-        denoise_s, other_s, busy_s, joules, watts = cost
-        if fetch_s or loads:
-            busy_s = request.load_s + fetch_s + denoise_s + other_s
-        now_s = clock._now
+        now_s, energy_j = clock._now, cost.energy_j
         request.start_s = now_s
-        request.denoise_s = denoise_s
-        request.decode_s = other_s
-        if joules is None:
-            request.energy_j = watts * (busy_s - request.load_s)
+        request.denoise_s = cost.denoise_s
+        request.decode_s = cost.other_s
+        busy_s = request.load_s + fetch_s + cost.denoise_s + cost.other_s
+        if energy_j is None:
+            request.energy_j = worker.gpu.energy_j(busy_s - request.load_s)
         else:
-            request.energy_j = joules + watts * fetch_s if fetch_s else joules
+            request.energy_j = energy_j + worker.gpu.energy_j(fetch_s) if fetch_s else energy_j
         worker.due = clock.at(now_s + busy_s, COMPLETION, self._complete, (worker, request, loads))
 
     def _complete(self, ended: tuple[Worker, Request, Loads | None]) -> None:
@@ -160,10 +147,9 @@ class Sequential(Executor):
         request.energy_j *= (until_s - from_s) / in_full_s
         worker.due = self._clock.at(until_s, COMPLETION, self._fail, (worker, request, loads, GIVEN_UP))
 
-    def _request_cost(self, worker: Worker, request: Request) -> RequestCost:
+    def _request_cost(self, worker: Worker, request: Request) -> Stages:
         work = self._run.work(request)
         check_memory(self._cluster, worker, [work])
         cost = standalone_cost(worker.backend, work)
         self._run.keep_artifact(request, work)
-        busy_s, watts = cost.denoise_s + cost.other_s, worker.gpu.energy_j(1.0)
-        return RequestCost(cost.denoise_s, cost.other_s, busy_s, cost.energy_j, watts)
+        return cost
