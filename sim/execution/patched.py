@@ -53,7 +53,5 @@ class PatchedSteps(SameSizeSteps):
         run.assume("side of a patch [px]", self.side if self._fixed_side is None else self._fixed_side, source)
 
     def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:
-        return cast(Patching, backend).patched(works, self._side(works))
-
-    def _side(self, works: Sequence[Work]) -> int:
-        return self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)
+        side = self._fixed_side or common_side(((work.width, work.height) for work in works), self.min_side)
+        return cast(Patching, backend).patched(works, side)

@@ -27,18 +27,14 @@ class SameSizeSteps(Steps):
         return worker.backend.begin([work])
 
     def step(self, worker: Worker, active: Sequence[Request], now_s: float) -> Cost:
-        return self.on_one_gpu(worker.backend, self._works_of(worker, active))
+        works = [self._current_work(request) for request in active]
+        if self._checks_memory:
+            check_memory(self._run.cluster, worker, works, active)
+        return self.on_one_gpu(worker.backend, works)
 
     def on_one_gpu(self, backend: Backend, works: Sequence[Work]) -> Cost:
         """Return the cost of one step of ``works`` on one GPU with the costs of ``backend``."""
         return backend.steps(works)
-
-    def _works_of(self, worker: Worker, active: Sequence[Request]) -> list[Work]:
-        """Return the works of ``active``. Raises SimulationError if they do not fit into the memory of ``worker``."""
-        works = [self._current_work(request) for request in active]
-        if self._checks_memory:
-            check_memory(self._run.cluster, worker, works, active)
-        return works
 
     def price(self, works: Sequence[Work]) -> Cost:
         backend = self._run.backend
