@@ -25,7 +25,6 @@ class Sequential(Executor):
     _clock: Clock = field(init=False, repr=False)
     _cluster: Cluster = field(init=False, repr=False)
     _by_row: bool = field(init=False, repr=False)
-    _addons: bool = field(init=False, repr=False)
     _prepares: bool = field(init=False, repr=False)
     """True if a request may load add-ons, or be the first of its shape."""
     _checks_memory: bool = field(init=False, repr=False)
@@ -41,10 +40,10 @@ class Sequential(Executor):
         self._clock, self._cluster = run.clock, run.cluster
         backends = run.cluster.kinds.values()
         self._by_row = any(backend.by_row for backend in backends)
-        self._addons = run.workload.addons is not None
-        self._prepares = self._addons or run.cluster.compiles
-        self._checks_memory = self._addons or run.cluster.keeps_models
-        self._extras = self._addons or run.workload.sampling is not None
+        has_addons = run.workload.addons is not None
+        self._prepares = has_addons or run.cluster.compiles
+        self._checks_memory = has_addons or run.cluster.keeps_models
+        self._extras = has_addons or run.workload.sampling is not None
         self._holds_gpus = run.handling.holds_gpus
 
     def accept(self, worker: Worker, request: Request) -> None:

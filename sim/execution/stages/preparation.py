@@ -40,8 +40,6 @@ class Residency:
 
     def load_s(self, gpus: Sequence[int], model: str, components: Sequence[str]) -> float:
         """Make ``components`` resident on ``gpus``, one after another; return the seconds, of GPUs side by side."""
-        if self.memory_bytes is None:
-            return 0.0
         return max(sum(self._load_s(gpu, model, component) for component in components) for gpu in gpus)
 
     def forget(self, gpu: int) -> None:
