@@ -73,17 +73,10 @@ def load_side_by_side(run: Run, assigned: Iterable[tuple[Asset, Sequence[Worker]
     return [] if longest is None else [("controlnet", longest)]
 
 
-def step_parts(
-    backend: Backend, work: Work, batch: int, gpus: int, faster: Callable[[str], float]
-) -> RemoteControlNetCosts:
-    """Return the seconds of the parts of a step of ``batch`` requests like ``work`` on ``gpus`` GPUs."""
-    parts, speedup = cast(AddonBackend, backend).remote_controlnet_costs(work, batch, gpus), faster(work.model)
+def step_parts(backend: Backend, work: Work, gpus: int, faster: Callable[[str], float]) -> RemoteControlNetCosts:
+    """Return the seconds of the parts of a step of ``work`` alone on ``gpus`` GPUs."""
+    parts, speedup = cast(AddonBackend, backend).remote_controlnet_costs(work, 1, gpus), faster(work.model)
     return RemoteControlNetCosts(parts.encoder_s / speedup, parts.controlnet_s / speedup, parts.receive_s)
-
-
-def remote_extra_s(parts: RemoteControlNetCosts, nets: int) -> float:
-    """Return the seconds that ``nets`` ControlNets on other GPUs add to a step without any."""
-    return max(parts.controlnet_s - parts.encoder_s, 0.0) + nets * parts.receive_s
 
 
 def lengthen(plain: Cost, extra_s: float) -> Cost:

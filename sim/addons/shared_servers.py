@@ -94,7 +94,7 @@ class SharedServers(ControlNetPlacement):
         nets = [net for request in active for net in requested_addons(run, request, "controlnet")]
         if not nets:
             return plain
-        parts = step_parts(worker.backend, run.work(active[0]), 1, len(worker.gpus), self._faster)
+        parts = step_parts(worker.backend, run.work(active[0]), len(worker.gpus), self._faster)
         now_s, done_s, standalone_s = max(now_s, run.clock._now), 0.0, parts.controlnet_s
         for net in nets * len(worker.gpus):
             holders = [server for server in run.cluster.servers if net in server.resident]

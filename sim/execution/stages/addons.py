@@ -8,13 +8,7 @@ from math import inf, isnan
 from mezzotint.backends.base import FREE, Asset, Cost, Work, WorkFailed, weights_of
 from mezzotint.sim.addons.assets import activation_bytes, on_gpus, requested_addons
 from mezzotint.sim.addons.inline import InlineControlNets
-from mezzotint.sim.addons.service_gpus import (
-    ServiceGpus,
-    assign_gpus,
-    load_side_by_side,
-    remote_extra_s,
-    step_parts,
-)
+from mezzotint.sim.addons.service_gpus import ServiceGpus, assign_gpus, load_side_by_side, step_parts
 from mezzotint.sim.addons.shared_servers import SharedServers
 from mezzotint.sim.addons.sync_loading import SyncLoading
 from mezzotint.sim.core.culprit import class_name
@@ -172,8 +166,8 @@ class StageAddons:
         """Return the seconds that ControlNets on other GPUs add to a step of ``work`` on ``degree`` GPUs, unqueued."""
         if not work.remote_controlnets:
             return 0.0
-        parts = step_parts(self.run.backend, work, 1, degree, self.faster)
-        return remote_extra_s(parts, len(work.remote_controlnets))
+        parts = step_parts(self.run.backend, work, degree, self.faster)
+        return max(parts.controlnet_s - parts.encoder_s, 0.0) + len(work.remote_controlnets) * parts.receive_s
 
     def reserve(self, progress: Progress, group: Worker, chosen: tuple[int, ...] = ()) -> bool:
         """Take the service GPUs of the next launch of ``progress`` on ``group``; return False if too few are idle.
