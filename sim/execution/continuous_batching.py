@@ -33,6 +33,7 @@ from mezzotint.sim.protocols import (
     LoraLoading,
     RequestColumn,
     Run,
+    StepCosts,
     Steps,
     StepsUntil,
     Worker,
@@ -378,33 +379,30 @@ class ContinuousBatching(Executor):
         self._advance(worker_batch)
 
     def _plan_steps(self, worker_batch: WorkerBatch) -> None:
-        active = [slot.request for slot in worker_batch.slots]
-        worker_batch.run_start_s = worker_batch.now_s()
+        worker, active = worker_batch.worker, [slot.request for slot in worker_batch.slots]
+        worker_batch.run_start_s = from_s = worker_batch.now_s()
         # Up to the first that completes: until then the batch stays as it is, and so does the cost of its steps.
         count = 1 if self._run.backend.live else min([request.steps_left for request in active])
+        costs: StepCosts
         try:
             if self.feature_cache is None:
-                cost = self.batching.step(worker_batch.worker, active, worker_batch.run_start_s)
-                worker_batch.step_costs = ConstantStepCosts(cost)
+                costs = ConstantStepCosts(self.batching.step(worker, active, from_s))
             else:
-                worker, from_s = worker_batch.worker, worker_batch.run_start_s
-                worker_batch.step_costs = self.feature_cache.step_costs(
+                costs = self.feature_cache.step_costs(
                     active, count, lambda subset: self.batching.step(worker, subset, from_s)
                 )
-                check_step_costs(worker_batch.step_costs, count)
+                check_step_costs(costs, count)
         except WorkFailed as failure:
             worker_batch.slots.clear()
             self._fail_requests(worker_batch, active, str(failure))
             return
+        worker_batch.step_costs = costs
         if self._run.backend.live:
             worker_batch.steps_until = None  # a live step has run already: the callback comes after it
         elif worker_batch.steps_until is not None:
             # With a feature cache steps may be shorter than the longest: call early rather than late, once an instant.
             now_s = self._run.clock._now
-            steps_until = max(
-                worker_batch.steps_until(now_s, worker_batch.step_costs.longest_s),
-                int(worker_batch.registered_s == now_s),
-            )
+            steps_until = max(worker_batch.steps_until(now_s, costs.longest_s), int(worker_batch.registered_s == now_s))
             if steps_until < 0:
                 raise SimulationError(
                     f"{class_name(worker_batch.steps_until)} returned {steps_until} steps to its callback; "
@@ -415,34 +413,32 @@ class ContinuousBatching(Executor):
                 self._advance(worker_batch)
                 return
             count = min(count, steps_until)
-        if self._changes and (stable := self.batching.stable_steps(worker_batch.worker, active)) is not None:
+        if self._changes and (stable := self.batching.stable_steps(worker, active)) is not None:
             count = min(count, stable)
         worker_batch.planned_steps = count
-        self._schedule(worker_batch, COMPLETION, worker_batch.after_s(worker_batch.planned_steps))
+        self._schedule(worker_batch, COMPLETION, worker_batch.after_s(count))
 
     def _record_steps(self, worker_batch: WorkerBatch) -> None:
-        count, batch, totals = worker_batch.planned_steps, len(worker_batch.slots), worker_batch.totals
+        slots, totals, costs = worker_batch.slots, worker_batch.totals, worker_batch.step_costs
+        count, batch = worker_batch.planned_steps, len(slots)
         worker_batch.planned_steps = 0
-        from_s, seconds, joules = (
-            worker_batch.now_s(),
-            worker_batch.step_costs.seconds(count),
-            worker_batch.step_costs.joules(count),
-        )
+        from_s, seconds, joules = worker_batch.now_s(), costs.seconds(count), costs.joules(count)
         totals.steps_s += seconds
         totals.share_s += seconds / batch
         totals.batch_s += seconds * batch
         totals.meter(seconds, joules, batch)
         self._run.cluster.record_busy(worker_batch.worker, from_s, worker_batch.now_s(), "steps", joules, batch)
-        for slot in worker_batch.slots:
+        for slot in slots:
             slot.request.steps_left -= count
-        reused_steps = worker_batch.step_costs.reused(count)
-        if self.feature_cache is not None and len(reused_steps) != batch:
-            raise SimulationError(
-                f"{class_name(worker_batch.step_costs)} returned {len(reused_steps)} numbers from reused; expected one "
-                f"for each of the {batch} requests of the batch"
-            )
-        for slot, reused in zip(worker_batch.slots, reused_steps, strict=False):
-            slot.reused_steps += reused
+        if self.feature_cache is not None:
+            reused_steps = costs.reused(count)
+            if len(reused_steps) != batch:
+                raise SimulationError(
+                    f"{class_name(costs)} returned {len(reused_steps)} numbers from reused; expected one for each of "
+                    f"the {batch} requests of the batch"
+                )
+            for slot, reused in zip(slots, reused_steps, strict=True):
+                slot.reused_steps += reused
 
     def _finish(self, worker_batch: WorkerBatch, slot: Slot) -> None:
         worker_batch.slots.remove(slot)
