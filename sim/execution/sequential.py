@@ -121,9 +121,8 @@ class Sequential(Executor):
         if cancelled is None:
             return []
         until_s, (_, request, *rest) = cancelled
-        if not rest:  # its image is made, and its answer is lost
-            return [request]
-        record_interrupted(self._run, worker, request.start_s, until_s, rest[0] or [], request.energy_j)
+        if rest:  # else its image is made, and its answer is lost
+            record_interrupted(self._run, worker, request.start_s, until_s, rest[0] or [], request.energy_j)
         return [request]
 
     def stop(self, request: Request, now_s: float) -> None:

@@ -279,15 +279,12 @@ class Moves:
         """Return the seconds of moving the latent of ``progress`` to other GPUs."""
         if not self.link_bytes_s:
             return self.migration_s
-        return self.migration_s + self._bytes(progress) / self.link_bytes_s
-
-    def _bytes(self, progress: Progress) -> float:
         request, before = progress.request, progress.index - 1
         # Between text encoder and denoiser the prompt's embeddings move; everywhere else the latent.
         if not progress.done and before >= 0 and progress.stages[before].component == TEXT_ENCODER:
-            return self.text_bytes
+            return self.migration_s + self.text_bytes / self.link_bytes_s
         pixels = request.width * request.height * ceil(request.frames / FRAMES_PER_LATENT)
-        return pixels * BYTES_PER_LATENT_PIXEL
+        return self.migration_s + pixels * BYTES_PER_LATENT_PIXEL / self.link_bytes_s
 
     def needed(self, requests: Sequence[Progress], group: object) -> Sequence[tuple[Progress, float]]:
         """Return the requests whose latents must move to ``group``, and the seconds of each move."""

@@ -208,14 +208,13 @@ class Stages(Executor, Scheduler):
         gpus = cluster.gpus - len(cluster.servers)
         if any(server.id < gpus for server in cluster.servers):
             raise ConfigError("allocation: executor=stages takes the first GPUs, and some of them serve ControlNets")
+        check_batches(self.stages, self.group_policy, self.feature_cache)
         if self.group_policy is None:
-            check_batches(self.stages, None, self.feature_cache)
             of_groups = {name: getattr(self, name) for name in ("forming_s", "migration_s", "link_bytes_s", "speedup")}
             refuse_unused(of_groups, self.estimates, self.batching)
             self._policy = self._pulled = Pulled()
         else:
             self._policy = self.group_policy
-            check_batches(self.stages, self._policy, self.feature_cache)
             if not self._policy.follows_gpus:
                 why = f"the group policy ({class_name(self._policy)}) counts on the GPUs that it began with"
                 cluster.keep_roles(why)
