@@ -146,8 +146,6 @@ class Stages(Executor, Scheduler):
     _pulled: Pulled | None = field(init=False, default=None, repr=False)
     _run: Run = field(init=False, repr=False)
     _clock: Clock = field(init=False, repr=False)
-    _costs: dict[str, StageCosts] = field(init=False, default_factory=dict, repr=False)
-    """True costs, by the name of the kind of GPU."""
     _stages_of: Callable[[Request], tuple[Stage, ...]] = field(init=False, repr=False)
     _moves: Moves = field(init=False, repr=False)
     _moves_take_time: bool = field(init=False, repr=False)
@@ -164,7 +162,7 @@ class Stages(Executor, Scheduler):
     _account: Account = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
     _known: dict[str, StageEstimates] = field(init=False, default_factory=dict, repr=False)
-    """What the policy believes, by the name of the kind of GPU."""
+    """True costs, and what the policy believes of them, by the name of the kind of GPU."""
     _are_exact: bool = field(init=False, repr=False)
     _learns: bool = field(init=False, repr=False)
     """True if the estimates are told what launches took."""
@@ -246,11 +244,10 @@ class Stages(Executor, Scheduler):
             estimates = self.estimates if len(cluster.kinds) == 1 else deepcopy(self.estimates)
             if backend.live:
                 costs, estimates = self._run_live(gpu, backend), estimates or NoEstimates(class_name(self._policy))
-            self._costs[gpu.name] = costs
             if estimates is not None:
                 estimates.bind(run, costs.cost)
             self._known[gpu.name] = StageEstimates(costs, estimates, gpus, self._completed_steps)
-        self._stages_of = next(iter(self._costs.values())).stages_of  # of any kind of GPU
+        self._stages_of = next(iter(self._known.values())).costs.stages_of  # of any kind of GPU
         self._are_exact = all(known.are_exact for known in self._known.values())
         self._learns = any(known.learns for known in self._known.values())
         self._moves = Moves(self.migration_s, self.link_bytes_s, self.text_bytes)
@@ -542,7 +539,7 @@ class Stages(Executor, Scheduler):
                 f"launches {progress!r} on the GPUs {gpus!r}; expected a tuple of different numbers from 0 to "
                 f"{count - 1}"
             )
-        if len(self._costs) > 1 and len({self._run.cluster.group((gpu,)).gpu for gpu in gpus}) > 1:
+        if len(self._known) > 1 and len({self._run.cluster.group((gpu,)).gpu for gpu in gpus}) > 1:
             raise self._error(f"launches {progress!r} on the GPUs {gpus!r}, which are of several kinds")
         return self._gpus.mask(gpus)
 
@@ -714,7 +711,7 @@ class Stages(Executor, Scheduler):
     def _true_cost(self, launch: LaunchState, group: Worker) -> StageCost:
         if self._are_exact:
             return self._estimated_cost(launch, group)
-        progress, costs = launch.progress, self._costs[group.gpu.name]
+        progress, costs = launch.progress, self._known[group.gpu.name].costs
         return costs.cost(progress.request, progress.stage, len(launch.gpus), requests_of(launch.batch))
 
     def _move(self, launch: LaunchState, group: Worker, moves: Sequence[tuple[Progress, float]], now_s: float) -> bool:
@@ -948,7 +945,8 @@ class Stages(Executor, Scheduler):
             self._gpus.unhold(group.gpus)
         self._forget(progress)
         if self.feature_cache is not None:
-            self._reused[progress.request.row] = self._costs[group.gpu.name].reused_share(progress.request)
+            costs = self._known[group.gpu.name].costs
+            self._reused[progress.request.row] = costs.reused_share(progress.request)
         self._account.complete(progress)
         self._run.end(progress.request)
         if self._pulled is not None:
@@ -986,7 +984,7 @@ class Stages(Executor, Scheduler):
         """
         if self._addons is None or not stage.denoises:
             return FREE
-        costs, degree = self._costs[group.gpu.name], len(group.gpus)
+        costs, degree = self._known[group.gpu.name].costs, len(group.gpus)
         watts = costs.cost(progress.request, stage, degree).watts / degree
         gpu_s, restoring = self._addons.free(progress, group, watts, is_last, self._clock._now)
         self._account.add(progress, "gpu_s", gpu_s)
