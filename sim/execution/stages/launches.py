@@ -32,7 +32,6 @@ class LaunchState:
         steps: steps that it runs; fewer after an interruption.
         every: steps from one boundary to the next, at which the policy may decide anew.
         stamp: its place among launches whose last steps begin at one instant.
-        queued_s: instant at which it was queued.
         dispatched_s: instant at which it started, or was queued if it has not.
         earliest_s: instant before which its work cannot begin.
         cost: true cost of its stage; UNKNOWN before its first step, also while its latent moves.
@@ -48,7 +47,7 @@ class LaunchState:
             infinity before it starts.
         attempt: the attempt of which it is a part; unset before its first step.
         done: steps of its stage that were behind before it.
-        stand: for how long its decision stands; ``standing_steps`` and ``standing_s`` are its steps then, and its end.
+        stand: for how long its decision stands; ``standing_steps`` are its steps then.
         is_cut: True if it ends at its next boundary, since there is a reason to decide anew.
         group: its GPUs; ``moving`` those of the move, while it lasts.
         moves: the requests whose latents move before it, and the seconds of each.
@@ -64,7 +63,6 @@ class LaunchState:
     service: tuple[int, ...] = ()
     joins: bool = False
     stamp: int = 0
-    queued_s: float = 0.0
     dispatched_s: float = 0.0
     earliest_s: float = 0.0
     cost: StageCost = UNKNOWN
@@ -83,7 +81,6 @@ class LaunchState:
     done: int = 0
     stand: Stand = NEVER
     standing_steps: int = 0
-    standing_s: float = inf
     is_cut: bool = False
 
     def requests(self) -> tuple[Progress, ...]:
@@ -259,7 +256,7 @@ class Turns:
         if self.standing:
             self.pass_boundaries()
         self._turns.pop(launch, None)  # that of its move
-        launch.queued_s = launch.dispatched_s = self.clock._now
+        launch.dispatched_s = self.clock._now
         self._stamp(launch)
 
     def _stamp(self, launch: LaunchState) -> None:

@@ -601,7 +601,7 @@ class Stages(Executor, Scheduler):
             self._end_runs(launch, group)
         # It waited, so it goes before all that pass a boundary now
         # (test_launch_that_waited_goes_before_those_decided_at_its_start).
-        if launch.queued_s < now_s:
+        if launch.dispatched_s < now_s:
             self._turns.pass_boundaries()
         launch.dispatched_s = now_s
         if self._at_boundary and (last is not group or launch.batch or self._addons is not None):

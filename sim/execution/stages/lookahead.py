@@ -45,16 +45,12 @@ class Lookahead:
         # Else it was decided for a request that has lost its latent since, and ends where it was decided to.
         ends_at_boundary = launch.steps == min(launch.every, launch.progress.left)
         if stand.steps > launch.steps and ends_at_boundary:
-            self._take(launch, stand)
+            launch.stand, launch.standing_steps = stand, _steps(launch, stand)
             if launch.standing_steps > launch.steps:
                 self.standing[launch] = None
                 launch.is_cut = self.policy.first_waiting() < stand.rank or self.claimed.count(0) > stand.idle
                 if not launch.is_cut:
                     launch.steps = launch.standing_steps
-
-    def _take(self, launch: LaunchState, stand: Stand) -> None:
-        launch.stand, launch.standing_steps = stand, _steps(launch, stand)
-        launch.standing_s = launch.end_s(launch.standing_steps)
 
     def review(self) -> None:
         """After a decision: interrupt the launches that have a reason to be decided anew; let the others run on."""
@@ -70,18 +66,20 @@ class Lookahead:
                         if is_cut:
                             self.end_next(launch)
                         else:
-                            self.end_at(launch, launch.standing_steps, launch.standing_s)
+                            self.end_at(launch, launch.standing_steps, launch.end_s(launch.standing_steps))
 
     def ask_again(self) -> None:
         """Ask anew how long each decision stands, and interrupt the launches whose decision may be another one now."""
         for launch in self.standing:
             if launch.stand is OVER:
                 continue
-            self._take(launch, self.policy.stands(launch.progress, launch.gpus, launch.begin_s))
-            if launch.standing_steps <= launch.every or launch.standing_s <= self.clock._now:
+            launch.stand = stand = self.policy.stands(launch.progress, launch.gpus, launch.begin_s)
+            launch.standing_steps = steps = _steps(launch, stand)
+            ends_s = launch.end_s(steps)
+            if steps <= launch.every or ends_s <= self.clock._now:
                 self._end(launch)
-            elif not launch.is_cut and launch.standing_steps != launch.steps:
-                self.end_at(launch, launch.standing_steps, launch.standing_s)
+            elif not launch.is_cut and steps != launch.steps:
+                self.end_at(launch, steps, ends_s)
 
     def yield_gpus(self, needed: int) -> None:
         """End the launches on the GPUs ``needed``, one bit each, at their next boundaries, come what may."""
