@@ -67,7 +67,6 @@ class ContinuousBatching(Executor):
     lora_loading: LoraLoading | None = None
     kernels: Kernels | None = None
     _run: Run = field(init=False, repr=False)
-    _changes: bool = field(init=False, repr=False)
     _share: RequestColumn = field(init=False, repr=False)
     _batch: RequestColumn = field(init=False, repr=False)
     _reused: RequestColumn = field(init=False, repr=False)
@@ -101,8 +100,6 @@ class ContinuousBatching(Executor):
         )
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
         self.batching.bind(run, self.interrupt)
-        stable_steps = getattr(type(self.batching), "stable_steps", Steps.stable_steps)
-        self._changes = stable_steps is not Steps.stable_steps  # saves a call per run of steps
         if self.feature_cache is not None:
             if run.backend.live:
                 raise ConfigError("feature_cache: a live backend computes every block; add feature_cache=none")
@@ -413,7 +410,8 @@ class ContinuousBatching(Executor):
                 self._advance(worker_batch)
                 return
             count = min(count, steps_until)
-        if self._changes and (stable := self.batching.stable_steps(worker, active)) is not None:
+        stable = self.batching.stable_steps(worker, active)
+        if stable is not None:
             count = min(count, stable)
         worker_batch.planned_steps = count
         self._schedule(worker_batch, COMPLETION, worker_batch.after_s(count))
