@@ -91,13 +91,9 @@ class ContinuousBatching(Executor):
     def bind(self, run: Run) -> None:
         self._run = run
         self._image_done = self._hold if run.handling.holds_gpus else self._finish_done
-        check_equal_steps(
-            run.workload,
-            run.models.values(),
-            run.cluster.kinds.values(),
-            "executor=continuous-batching",
-            "choose executor=stages, executor=sequential or static-batch, or a profile without step_shares",
-        )
+        part = "executor=continuous-batching"
+        remedy = "choose executor=stages, executor=sequential or static-batch, or a profile without step_shares"
+        check_equal_steps(run.workload, run.models.values(), run.cluster.kinds.values(), part, remedy)
         self._share, self._batch = run.add_column(STEP_SHARE, public=False), run.add_column(BATCH_MEAN)
         self.batching.bind(run, self.interrupt)
         if self.feature_cache is not None:

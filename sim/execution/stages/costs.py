@@ -99,13 +99,7 @@ class StageCosts:
         return gpus if self.addons is None else self.addons.max_degree(request, stage, gpus)
 
     def cost(
-        self,
-        request: Request,
-        stage: Stage,
-        degree: int,
-        others: Sequence[Request] = (),
-        *,
-        as_usual: bool = False,
+        self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = (), *, as_usual: bool = False
     ) -> StageCost:
         """Return the cost of ``stage`` on ``degree`` GPUs, as of `mezzotint.sim.protocols.CostOf`."""
         # Without scatter all rows cost alike, and share one entry.

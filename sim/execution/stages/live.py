@@ -31,13 +31,7 @@ class LiveCosts(StageCosts):
     """By row, and component of the stage."""
 
     def cost(
-        self,
-        request: Request,
-        stage: Stage,
-        degree: int,
-        others: Sequence[Request] = (),
-        *,
-        as_usual: bool = False,
+        self, request: Request, stage: Stage, degree: int, others: Sequence[Request] = (), *, as_usual: bool = False
     ) -> StageCost:
         return self._took[request.row][stage.component]
 

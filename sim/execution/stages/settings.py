@@ -93,13 +93,8 @@ def bind_patches(
             "batching: found patches beside a live backend, whose groups of GPUs run no batch; leave it out "
             "(~batching), or choose executor=continuous-batching"
         )
-    check_equal_steps(
-        run.workload,
-        run.models.values(),
-        run.cluster.kinds.values(),
-        "batching=patched",
-        "leave it out, or choose a profile without step_shares",
-    )
+    remedy = "leave it out, or choose a profile without step_shares"
+    check_equal_steps(run.workload, run.models.values(), run.cluster.kinds.values(), "batching=patched", remedy)
     batching.bind(run, lambda _: None)
     if any(backend.group_sizes() for backend in run.cluster.kinds.values()):
         what = "speedup of a step of patches on several GPUs"
