@@ -59,9 +59,7 @@ class StageEstimates:
     _estimate: Callable[..., StageCost] = field(init=False, repr=False)
     _known: dict[Progress, dict[int, StageCost]] = field(init=False, default_factory=dict, repr=False)
     """Of requests in the system, the costs of the present stage by degree, if asked for and not subject to change."""
-    _degrees: dict[Progress, Sequence[int]] = field(init=False, default_factory=dict, repr=False)
-    """Of requests in the system, the degrees of the present stage, if asked for."""
-    _degrees_of: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
+    _degrees: dict[tuple[str | None, int], Sequence[int]] = field(init=False, default_factory=dict, repr=False)
     """The degrees by model and greatest degree."""
 
     def __post_init__(self) -> None:
@@ -88,12 +86,10 @@ class StageEstimates:
     def enter_stage(self, progress: Progress) -> None:
         """Take note that ``progress`` is at another stage."""
         self._known[progress] = {}
-        self._degrees.pop(progress, None)
 
     def forget(self, progress: Progress) -> None:
         """Take note that the request of ``progress`` ended."""
         del self._known[progress]
-        self._degrees.pop(progress, None)
 
     def observed(self, launch: LaunchState, seconds: float) -> None:
         """Tell the estimates what the steps of ``launch`` really took."""
@@ -102,18 +98,13 @@ class StageEstimates:
         self.estimates.observed(progress.request, progress.stage, degree, launch.steps, seconds, others)
 
     def degrees(self, progress: Progress) -> Sequence[int]:
-        degrees = self._degrees.get(progress)
-        if degrees:
-            return degrees
         request = progress.request
         key = model, max_degree = request.model, self.costs.max_degree(request, progress.stage, self.gpus)
-        degrees = self._degrees_of.get(key)
+        degrees = self._degrees.get(key)
         if degrees is None:
             # The step on one GPU is in every profile; on more GPUs only where it was measured.
             measured = {1, *self.costs.backend.group_sizes(model), *self.costs.speedup}
-            degrees = self._degrees_of[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
-        if progress in self._known:
-            self._degrees[progress] = degrees
+            degrees = self._degrees[key] = tuple(sorted(degree for degree in measured if degree <= max_degree))
         return degrees
 
     def cost(
