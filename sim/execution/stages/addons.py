@@ -67,10 +67,10 @@ class StageAddons:
     """
 
     run: Run
-    controlnet_placement: ControlNetPlacement | ServiceGpus = field(default_factory=InlineControlNets)
-    lora_loading: LoraLoading = field(default_factory=SyncLoading)
-    faster: Callable[[str], float] = field(default=lambda _: 1.0)
-    chooses_service_gpus: bool = False
+    controlnet_placement: ControlNetPlacement | ServiceGpus
+    lora_loading: LoraLoading
+    faster: Callable[[str], float]
+    chooses_service_gpus: bool
     is_service: bool = field(init=False)
     is_shared: bool = field(init=False)
     _placement: ControlNetPlacement = field(init=False, repr=False)
@@ -169,7 +169,7 @@ class StageAddons:
         parts = step_parts(self.run.backend, work, degree, self.faster)
         return max(parts.controlnet_s - parts.encoder_s, 0.0) + len(work.remote_controlnets) * parts.receive_s
 
-    def reserve(self, progress: Progress, group: Worker, chosen: tuple[int, ...] = ()) -> bool:
+    def reserve(self, progress: Progress, group: Worker, chosen: tuple[int, ...]) -> bool:
         """Take the service GPUs of the next launch of ``progress`` on ``group``; return False if too few are idle.
 
         These are ``chosen`` by the group policy, and idle, or set aside. A launch that follows another one on
