@@ -64,7 +64,7 @@ class GroupQueue:
         gpus: its GPUs.
         index: its index among the groups, for ties.
         normals, tails: its queue.
-        running: the request on its GPUs; ``runs_tail`` is True if that is a tail.
+        running: the request on its GPUs.
         normal_s, tail_s: full estimates of the requests assigned to it and not answered.
         assigned_normals, assigned_tails: numbers of those requests.
     """
@@ -74,7 +74,6 @@ class GroupQueue:
     normals: deque[Progress] = field(default_factory=deque)
     tails: list[Progress] = field(default_factory=list)
     running: Progress | None = None
-    runs_tail: bool = False
     normal_s: float = 0.0
     tail_s: float = 0.0
     assigned_normals: int = 0
@@ -168,12 +167,10 @@ class TailPolicy(GroupPolicy):
         """Launch the next request of each idle group; interrupt tails in the way of normal requests."""
         for group in list(self._changed):
             del self._changed[group]
-            if group.running is None:
-                group.runs_tail = not group.normals
-                if group.normals or group.tails:
-                    progress = group.running = group.normals.popleft() if group.normals else group.tails.pop()
-                    yield Launch(progress, group.gpus, progress.left)
-            if group.normals and group.runs_tail and group.running is not None:
+            if group.running is None and (group.normals or group.tails):
+                progress = group.running = group.normals.popleft() if group.normals else group.tails.pop()
+                yield Launch(progress, group.gpus, progress.left)
+            if group.normals and group.running is not None and self._requests[group.running].is_tail:
                 self._view.interrupt(group.running)
                 self._changed[group] = None  # it may not have started yet
 
