@@ -32,7 +32,6 @@ class HitMissPerWorker(Scheduler):
     _unassigned: Queue = field(init=False, default_factory=deque, repr=False)
     _for_misses: Iterator[Worker] | None = field(init=False, default=None, repr=False)
     _for_hits: Iterator[Worker] | None = field(init=False, default=None, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
@@ -47,14 +46,12 @@ class HitMissPerWorker(Scheduler):
             return worker
         else:
             self._queue(worker, request).append(request)
-        self._waiting += 1
         return None
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         queue = self._misses.get(worker) or (self._hits.get(worker) if self._has_role_model(worker) else None)
         if not queue:
             return None
-        self._waiting -= 1
         request = queue.popleft()
         refine_on(self._run, worker.role, request)
         return request
@@ -72,12 +69,10 @@ class HitMissPerWorker(Scheduler):
         elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.running):
             # The miss model is no longer there, or never came. A worker that is closed while it runs keeps its queue.
             left.extend(self._misses.pop(worker, ()))
-        self._waiting -= len(left)
         for request in left:
             taker = self.offer(request, now_s)
             if taker is not None:
                 self._queue(taker, request).append(request)
-                self._waiting += 1
                 self._run.pull(taker)
 
     def _restart_turns(self) -> None:
@@ -98,4 +93,4 @@ class HitMissPerWorker(Scheduler):
         return worker.model == self._run.models[worker.role].name
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._unassigned) + sum(map(len, (*self._misses.values(), *self._hits.values())))

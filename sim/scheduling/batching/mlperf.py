@@ -27,7 +27,6 @@ class MlperfBatching(Scheduler):
     _run: Run = field(init=False, repr=False)
     _forming: Batch = field(init=False, default_factory=deque, repr=False)
     _formed: deque[Batch] = field(init=False, default_factory=deque, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
     _last_formed_s: float | None = field(init=False, default=None, repr=False)
     _last_arrival_s: float = field(init=False, default=0.0, repr=False)
     _timeout_set: bool = field(init=False, default=False, repr=False)
@@ -39,7 +38,6 @@ class MlperfBatching(Scheduler):
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
         self._forming.append(request)
-        self._waiting += 1
         self._last_arrival_s = now_s
         if self._last_formed_s is None:
             self._last_formed_s = now_s  # the timeout runs from the first request
@@ -56,7 +54,6 @@ class MlperfBatching(Scheduler):
             if worker.running or not self._formed:
                 return None
             batch = self._taken[worker.id] = self._formed.popleft()
-        self._waiting -= 1
         return batch.popleft()
 
     def _on_timeout(self, _: None) -> None:
@@ -82,4 +79,4 @@ class MlperfBatching(Scheduler):
             return
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._forming) + sum(map(len, (*self._formed, *self._taken.values())))

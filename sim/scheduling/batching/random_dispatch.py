@@ -38,7 +38,6 @@ class RandomDispatch(Scheduler):
     _roles: dict[str, str] = field(init=False, repr=False)
     _seconds: dict[tuple[str, int], float] = field(init=False, default_factory=dict, repr=False)
     _unsent: list[Request] = field(init=False, default_factory=list, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run, self._rng = run, run.rng(DISPATCH)
@@ -53,7 +52,6 @@ class RandomDispatch(Scheduler):
     def offer(self, request: Request, now_s: float) -> Worker | None:
         role = self._roles[request.model or ""]
         able = self._run.cluster.workers_of(role)
-        self._waiting += 1
         if not able:
             self._unsent.append(request)
             return None
@@ -69,10 +67,7 @@ class RandomDispatch(Scheduler):
             if worker.running:
                 return None
             batch = self._batches[worker.id] = self._close(worker, now_s)
-        if not batch:
-            return None
-        self._waiting -= 1
-        return batch.popleft()
+        return batch.popleft() if batch else None
 
     def _close(self, worker: Worker, now_s: float) -> deque[Request]:
         """Take the batch that ``worker`` runs next, without the requests that would end too late."""
@@ -83,7 +78,6 @@ class RandomDispatch(Scheduler):
             request = queue.popleft()
             limit_s = request.deadline_s - request.arrival_s
             if now_s - request.arrival_s + batch_s > self.drop_after * limit_s:
-                self._waiting -= 1
                 self._run.end(request, DISCARDED, "would end too late (scheduler.drop_after)")
             else:
                 batch.append(request)
@@ -105,9 +99,8 @@ class RandomDispatch(Scheduler):
         """Send the requests of ``worker`` to others if it serves another role now."""
         moved = [*self._unsent, *self._queues.pop(worker.id, ())]
         self._unsent.clear()
-        self._waiting -= len(moved)
         for request in moved:
             self.offer(request, now_s)
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._unsent) + sum(map(len, (*self._queues.values(), *self._batches.values())))
