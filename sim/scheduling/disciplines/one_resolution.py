@@ -24,11 +24,9 @@ class OneResolution(Discipline):
         init=False, default_factory=dict, repr=False
     )
     _added: int = field(init=False, default=0, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     def add(self, worker: Worker, request: Request, now_s: float) -> None:
         self._added += 1
-        self._waiting += 1
         queues = self._queues.setdefault(worker, {})
         queues.setdefault(_resolution(request), deque()).append((self._added, request))
 
@@ -46,16 +44,14 @@ class OneResolution(Discipline):
         request = queues[resolution].popleft()[1]
         if not queues[resolution]:
             del queues[resolution]
-        self._waiting -= 1
         return request
 
     def leave(self, worker: Worker) -> Sequence[Request]:
         left = [entry for queue in self._queues.pop(worker, {}).values() for entry in queue]
-        self._waiting -= len(left)
         return [request for _, request in sorted(left, key=lambda entry: entry[0])]
 
     def __len__(self) -> int:
-        return self._waiting
+        return sum(len(queue) for queues in self._queues.values() for queue in queues.values())
 
 
 def _resolution(request: Request) -> Resolution:

@@ -21,7 +21,6 @@ class RankedQueue(Discipline):
     """Serve the waiting request of the lowest rank first, at each worker."""
 
     _queues: dict[Worker, list[Ranked]] = field(init=False, default_factory=dict, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     @abstractmethod
     def rank(self, request: Request) -> Rank:
@@ -31,20 +30,15 @@ class RankedQueue(Discipline):
         # The row breaks ties, so that requests themselves are never compared
         # (test_shortest_remaining_runs_the_requests_with_fewest_steps_left).
         heappush(self._queues.setdefault(worker, []), (self.rank(request), request.row, request))
-        self._waiting += 1
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         queue = self._queues.get(worker)
-        if not queue:
-            return None
-        self._waiting -= 1
-        return heappop(queue)[2]
+        return heappop(queue)[2] if queue else None
 
     def leave(self, worker: Worker) -> Sequence[Request]:
         left = [request for _, _, request in self._queues.pop(worker, ())]
-        self._waiting -= len(left)
         # In the order of arrival: they queue anew at another worker.
         return sorted(left, key=lambda request: request.row)
 
     def __len__(self) -> int:
-        return self._waiting
+        return sum(map(len, self._queues.values()))

@@ -53,5 +53,4 @@ class ShortestRemaining(RankedQueue):
                 return
             longest = max(active)
             heappush(queue, longest)
-            self._waiting += 1
             self.executor.preempt(worker, longest[-1])

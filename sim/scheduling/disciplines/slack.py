@@ -84,7 +84,6 @@ class Slack(Discipline):
     _class_of: dict[Worker, dict[Request, RequestClass]] = field(init=False, default_factory=dict, repr=False)
     """The class of each request that joined, and of some that have left since."""
     _empty: Counts = field(init=False, repr=False)
-    _waiting: int = field(init=False, default=0, repr=False)
 
     def bind(self, run: Run) -> None:
         workload = run.workload
@@ -116,7 +115,6 @@ class Slack(Discipline):
                 request.model, kind, request.steps_left, *stages, self._standalone_s[request.row]
             )
         heappush(request_class.waiting, (request.deadline_s, request.row, request))
-        self._waiting += 1
 
     def next(self, worker: Worker, now_s: float) -> Request | None:
         classes = self._queues.get(worker)
@@ -166,7 +164,6 @@ class Slack(Discipline):
 
     def leave(self, worker: Worker) -> Sequence[Request]:
         left = [entry[2] for request_class in self._queues.pop(worker, {}).values() for entry in request_class.waiting]
-        self._waiting -= len(left)
         return sorted(left, key=lambda request: request.row)
 
     def _candidate(
@@ -241,13 +238,14 @@ class Slack(Discipline):
 
     def _take(self, classes: dict[ClassKey, RequestClass], taken_from: RequestClass) -> Request:
         request = heappop(taken_from.waiting)[2]
-        self._waiting -= 1
         if not taken_from.waiting:
             del classes[_class_key(request)]
         return request
 
     def __len__(self) -> int:
-        return self._waiting
+        return sum(
+            len(request_class.waiting) for classes in self._queues.values() for request_class in classes.values()
+        )
 
 
 @dataclass(slots=True)
