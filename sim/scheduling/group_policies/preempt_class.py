@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from heapq import heappop, heappush
 from math import inf
 from operator import or_
@@ -22,6 +22,12 @@ class Group(NamedTuple):
     gpus: tuple[int, ...]
     mask: int
     degree: int
+
+
+@cache
+def group_of(gpus: tuple[int, ...]) -> Group:
+    """Return the one group of ``gpus``: groups are compared by identity."""
+    return Group(gpus, sum(1 << gpu for gpu in gpus), len(gpus))
 
 
 class Candidate(NamedTuple):
@@ -135,7 +141,7 @@ class PreemptClass(GroupPolicy):
     _clock: Clock = field(init=False, repr=False)
     _eligible: Callable[[Group | None, int, bool], tuple[Group, ...]] = field(init=False, repr=False)
     _groups: dict[int, list[Group]] = field(init=False, repr=False)
-    _of_gpus: dict[tuple[int, ...], Group] = field(init=False, default_factory=dict, repr=False)
+    """By degree, ascending."""
     _urgent: int = field(init=False, default=0, repr=False)
     _debt: float = field(init=False, default=0.0, repr=False)
     _order: dict[Progress, tuple[float, float, int]] = field(init=False, default_factory=dict, repr=False)
@@ -152,7 +158,6 @@ class PreemptClass(GroupPolicy):
     )
     _stopped: dict[int, dict[Progress, None]] = field(init=False, default_factory=dict, repr=False)
     """The other requests at a boundary, by the GPUs of their last launch."""
-    _widest_first: list[int] = field(init=False, repr=False)
     _known_costs: dict[Progress, tuple[tuple[int, int], dict[int, tuple[float, float]]]] = field(
         init=False, default_factory=dict, repr=False
     )
@@ -174,17 +179,10 @@ class PreemptClass(GroupPolicy):
         degrees = self.degrees or sorted({1, *run.backend.group_sizes()})
         gpus = len(view.claimed)
         self._groups = {
-            degree: [self._group(members) for members in align_groups(gpus // degree, degree)]
+            degree: [group_of(members) for members in align_groups(gpus // degree, degree)]
             for degree in sorted(degrees)
             if degree <= gpus
         }
-        self._widest_first = sorted(self._groups, reverse=True)
-
-    def _group(self, gpus: tuple[int, ...]) -> Group:
-        group = self._of_gpus.get(gpus)
-        if group is None:
-            group = self._of_gpus[gpus] = Group(gpus, sum(1 << gpu for gpu in gpus), len(gpus))
-        return group
 
     def arrived(self, progress: Progress, now_s: float) -> None:
         size = size_of(progress.request)
@@ -217,7 +215,7 @@ class PreemptClass(GroupPolicy):
     def _last(self, progress: Progress) -> Group:
         """Return the group of the request's last launch."""
         assert progress.group is not None
-        return self._group(progress.group.gpus)
+        return group_of(progress.group.gpus)
 
     def _remove_stopped(self, last: int, progress: Progress) -> None:
         """Remove a request from ``_stopped``, whose last GPUs have the mask ``last``."""
@@ -342,7 +340,7 @@ class PreemptClass(GroupPolicy):
         launches: list[Launch] = []
         while idle and now_s - self._first_pause_s() >= self.starved_s:
             progress = heappop(self._paused)[-1]
-            group = self._group(((idle & -idle).bit_length() - 1,))
+            group = group_of(((idle & -idle).bit_length() - 1,))
             idle &= ~group.mask
             launches.append(self._launch(progress, Candidate(0.0, group.mask, group)))
         return launches, idle
@@ -374,7 +372,7 @@ class PreemptClass(GroupPolicy):
             seconds, _ = self._costs(progress)[len(gpus)]
             late_s = max(0.0, begin_s + seconds - progress.request.deadline_s)
             self._late_divisor[progress] = 1.0 + late_s / self._standalone_s[progress]
-        if not self._stays(progress, self._group(gpus)):
+        if not self._stays(progress, group_of(gpus)):
             return NEVER
         # Until the boundary at which a paused request is due and takes a GPU; sums of seconds round.
         return Stand(progress.left, until_s=self._last_decision.due_s - ROUNDING)
@@ -461,7 +459,7 @@ class PreemptClass(GroupPolicy):
         """Return the last group and, by degree, the idle group that shares the most GPUs with it."""
         groups = [] if last is None else [last]
         last_mask = 0 if last is None else last.mask
-        for degree in self.demoted_degrees if gives_way else self._widest_first:
+        for degree in self.demoted_degrees if gives_way else reversed(self._groups):
             if last is not None and last.degree == degree:
                 continue
             best, best_overlap = None, -1
