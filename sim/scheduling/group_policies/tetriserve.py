@@ -486,19 +486,14 @@ class TetriServe(GroupPolicy):
             running: (GPUs, steps) of ``batch`` without it.
         """
         degree, count = running
-        steps = self._steps_together([*batch, joining], degree)
-        runs_more = steps * (len(batch) + 1) > count * len(batch)
         members = [*batch, joining]
-        return steps if runs_more and all(self._can_be_in_time(member, steps, now_s) for member in members) else 0
-
-    def _steps_together(self, batch: Sequence[Progress], degree: int) -> int:
-        """Return the steps that ``batch`` can run within a round on ``degree`` GPUs."""
-        cost, count = self._view.cost(batch[0], degree, others=batch[1:]), min(progress.left for progress in batch)
+        cost, steps = self._view.cost(batch[0], degree, others=members[1:]), min(member.left for member in members)
         if cost.step_s > 0.0:
-            count = min(count, int(self._length_s / cost.step_s))
-        while count and cost.batch_s(batch, count) > self._length_s:
-            count -= 1
-        return count
+            steps = min(steps, int(self._length_s / cost.step_s))
+        while steps and cost.batch_s(members, steps) > self._length_s:
+            steps -= 1
+        runs_more = steps * len(members) > count * len(batch)
+        return steps if runs_more and all(self._can_be_in_time(member, steps, now_s) for member in members) else 0
 
     def _can_be_in_time(self, progress: Progress, steps: int, now_s: float) -> bool:
         """Return True if ``progress`` can be in time after ``steps`` in this round, or is late already."""
