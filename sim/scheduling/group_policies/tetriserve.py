@@ -343,8 +343,8 @@ class TetriServe(GroupPolicy):
         batches = self._join(chosen, now_s) if self.max_batch > 1 else {}
         groups = self._place(chosen, idle)
         return [
-            Launch(progress, gpus, steps, batch=tuple(batches[progress][1:]) if batches else ())
-            for (progress, (_, steps)), gpus in zip(chosen.items(), groups, strict=True)
+            Launch(progress, groups[progress], steps, batch=tuple(batches[progress][1:]) if batches else ())
+            for progress, (_, steps) in chosen.items()
         ]
 
     def _options(self, now_s: float) -> list[tuple[Progress, list[tuple[int, int]], list[int]]]:
@@ -506,25 +506,19 @@ class TetriServe(GroupPolicy):
             after_s += left * costs.fastest_s + (last_s if left else 0.0) + costs.later_s
         return after_s <= progress.request.deadline_s
 
-    def _place(self, chosen: dict[Progress, tuple[int, int]], idle: list[int]) -> list[tuple[int, ...]]:
+    def _place(self, chosen: dict[Progress, tuple[int, int]], idle: list[int]) -> dict[Progress, tuple[int, ...]]:
         """Return the GPUs of each request of ``chosen``: those of its last round if it keeps them, else the lowest."""
-        free = dict.fromkeys(idle)
-        kept: dict[Progress, tuple[int, ...]] = {}
-        if self.placement:
-            for progress, (degree, _) in chosen.items():
-                last = progress.group
-                if last is not None and len(last.gpus) == degree and all(gpu in free for gpu in last.gpus):
-                    kept[progress] = last.gpus
-                    for gpu in last.gpus:
-                        del free[gpu]
-        groups = []
-        for progress, (degree, _) in chosen.items():
-            gpus = kept.get(progress)
-            if gpus is None:
-                last = progress.group if self.placement else None
-                previous = [] if last is None else [gpu for gpu in last.gpus if gpu in free]
-                gpus = tuple(sorted([*previous, *(gpu for gpu in free if gpu not in previous)][:degree]))
+        free, groups = dict.fromkeys(idle), dict[Progress, tuple[int, ...]]()
+        last = {progress: progress.group.gpus for progress in chosen if self.placement and progress.group is not None}
+        for progress, gpus in last.items():
+            if len(gpus) == chosen[progress][0] and all(gpu in free for gpu in gpus):
+                groups[progress] = gpus
                 for gpu in gpus:
                     del free[gpu]
-            groups.append(gpus)
+        for progress, (degree, _) in chosen.items():
+            if progress not in groups:
+                kept = [gpu for gpu in last.get(progress, ()) if gpu in free]
+                groups[progress] = tuple(sorted([*kept, *(gpu for gpu in free if gpu not in kept)][:degree]))
+                for gpu in groups[progress]:
+                    del free[gpu]
         return groups
