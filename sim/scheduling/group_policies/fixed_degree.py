@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import chain
 
 from mezzotint.settings.ranges import Count
 from mezzotint.sim.core.errors import ConfigError
@@ -39,10 +40,8 @@ class FixedDegree(GroupPolicy):
     _queue: deque[Progress] = field(init=False, default_factory=deque, repr=False)
     _between_stages: list[Progress] = field(init=False, default_factory=list, repr=False)
     _by_request: bool = field(init=False, repr=False)
-    _gpus_of: dict[Progress, GPUs] = field(init=False, default_factory=dict, repr=False)
-    """The GPUs of the denoiser of each request."""
-    _service_of: dict[Progress, GPUs] = field(init=False, default_factory=dict, repr=False)
-    """The GPUs of the ControlNets of each request that has any there."""
+    _gpus_of: dict[Progress, tuple[GPUs, GPUs]] = field(init=False, default_factory=dict, repr=False)
+    """The GPUs of the denoiser of each request, and those of its ControlNets."""
     _free: list[int] = field(init=False, repr=False)
     """GPUs that no request holds, the longest idle first; those that are away among them."""
     _run: Run = field(init=False, repr=False)
@@ -72,7 +71,7 @@ class FixedDegree(GroupPolicy):
     def decide(self, now_s: float) -> list[Launch]:
         ready, queue, claimed = [], self._queue, self._view.claimed
         for progress in self._between_stages:
-            if any(claimed[gpu] for gpu in (*self._gpus_of[progress], *self._service_of.get(progress, ()))):
+            if any(claimed[gpu] for gpu in chain(*self._gpus_of[progress])):
                 # One of its GPUs is away.
                 self._release(progress)
                 queue.appendleft(progress)
@@ -99,13 +98,13 @@ class FixedDegree(GroupPolicy):
             if service:
                 self._take(progress, idle, degree, service)
             else:  # as most requests
-                self._gpus_of[progress], self._free = tuple(self._free[:degree]), self._free[degree:]
+                self._gpus_of[progress], self._free = (tuple(self._free[:degree]), ()), self._free[degree:]
             idle -= needed
             ready.append(progress)
         launches = []
         for progress in ready:
-            stage, chosen = progress.stage, self._service_of.get(progress, ())
-            gpus = self._gpus_of[progress][: stage.max_degree or None]
+            stage, (gpus, chosen) = progress.stage, self._gpus_of[progress]
+            gpus = gpus[: stage.max_degree or None]
             if chosen:
                 chosen = chosen[: self._view.service_gpus(progress, len(gpus))] if stage.denoises else ()
             launches.append(Launch(progress, gpus, progress.left, service=chosen))
@@ -125,12 +124,11 @@ class FixedDegree(GroupPolicy):
         # ControlNets run where they are.
         order = sorted(self._free[:idle], key=lambda gpu: -self._nets_there(gpu, nets))
         taken = order[: service + degree]
-        self._service_of[progress], self._gpus_of[progress] = tuple(taken[:service]), tuple(taken[service:])
+        self._gpus_of[progress] = tuple(taken[service:]), tuple(taken[:service])
         self._free = [gpu for gpu in self._free if gpu not in taken]
 
     def _release(self, progress: Progress) -> None:
-        self._free += self._gpus_of.pop(progress)
-        self._free += self._service_of.pop(progress, ())
+        self._free += chain(*self._gpus_of.pop(progress))
 
     def _nets_there(self, gpu: int, nets: Collection[str]) -> int:
         resident = self._run.cluster.group((gpu,)).resident
