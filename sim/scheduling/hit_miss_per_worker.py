@@ -30,15 +30,15 @@ class HitMissPerWorker(Scheduler):
     _misses: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _hits: dict[Worker, Queue] = field(init=False, default_factory=dict, repr=False)
     _unassigned: Queue = field(init=False, default_factory=deque, repr=False)
-    _for_misses: Iterator[Worker] | None = field(init=False, default=None, repr=False)
-    _for_hits: Iterator[Worker] | None = field(init=False, default=None, repr=False)
+    _for_misses: Iterator[Worker] = field(init=False, repr=False)
+    _for_hits: Iterator[Worker] = field(init=False, repr=False)
 
     def bind(self, run: Run) -> None:
         self._run = run
         self._restart_turns()
 
     def offer(self, request: Request, now_s: float) -> Worker | None:
-        worker = self._next_in_turn(request)
+        worker = next(self._for_misses if request.plan.source == MISSING else self._for_hits, None)
         if worker is None:
             self._unassigned.append(request)
         elif worker.has_capacity and self._has_role_model(worker) and not self._queue(worker, request):
@@ -64,7 +64,7 @@ class HitMissPerWorker(Scheduler):
         self._unassigned = deque()
         self._restart_turns()
         if worker.role == self.miss_role:
-            if self._for_hits is not None:
+            if self._for_hits is not self._for_misses:
                 left.extend(self._hits.pop(worker, ()))
         elif worker.model != self._run.models[self.miss_role].name or not (worker.open or worker.running):
             # The miss model is no longer there, or never came. A worker that is closed while it runs keeps its queue.
@@ -79,12 +79,8 @@ class HitMissPerWorker(Scheduler):
         """Restart both turns: misses from the first worker up, hits from the last one down."""
         large = self._run.cluster.workers_of(self.miss_role)
         small = [worker for worker in reversed(self._run.cluster.workers) if worker.role != self.miss_role]
-        self._for_misses = cycle(large) if large else None
-        self._for_hits = cycle(small) if small else None
-
-    def _next_in_turn(self, request: Request) -> Worker | None:
-        turn = self._for_misses if request.plan.source == MISSING else self._for_hits or self._for_misses
-        return None if turn is None else next(turn)
+        self._for_misses = cycle(large)
+        self._for_hits = cycle(small) if small else self._for_misses
 
     def _queue(self, worker: Worker, request: Request) -> Queue:
         return (self._misses if request.plan.source == MISSING else self._hits).setdefault(worker, deque())
