@@ -58,16 +58,12 @@ class MlperfBatching(Scheduler):
 
     def _on_timeout(self, _: None) -> None:
         """Form a batch ``batch_timeout_s`` after an arrival, unless another request arrived since."""
-        self._timeout_set = False
-        now_s = self._run.clock._now
-        due_s = self._last_arrival_s + self.batch_timeout_s
-        if not self._forming:
-            return
-        # Another request came since: the harness waits for a pause of the whole timeout.
-        if due_s > now_s:
-            self._timeout_set = True
+        now_s, due_s = self._run.clock._now, self._last_arrival_s + self.batch_timeout_s
+        # If another request came since, the harness waits for a pause of the whole timeout.
+        self._timeout_set = bool(self._forming) and due_s > now_s
+        if self._timeout_set:
             self._run.clock.at(due_s, CONTROL, self._on_timeout)
-        else:
+        elif self._forming:
             self._form(now_s)
 
     def _form(self, now_s: float) -> None:
