@@ -137,11 +137,8 @@ class Slack(Discipline):
         self._class_of[worker] = class_of
         batch_classes = [class_of[request] for request in batch]
         counts = self._empty
-        if batch:
-            by_kind = list(counts)
-            for request_class in batch_classes:
-                by_kind[request_class.kind] += 1
-            counts = tuple(by_kind)
+        for request_class in batch_classes:
+            counts = _add_one(counts, request_class.kind)
         # A candidate that is late makes room for the next one, at the same boundary.
         while classes:
             candidate, new_s, heads = self._candidate(classes, counts, now_s)
