@@ -8,10 +8,7 @@ from mezzotint.sim.core.clock import DISPATCH, Clock
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
 from mezzotint.sim.protocols.execution import TOLERANCE
-from mezzotint.sim.scheduling.group_policies.urgency import Queue, take, widen
-
-Options = list[tuple[int, float]]
-"""Parallel degrees, each with the estimated seconds that are left of a request on it."""
+from mezzotint.sim.scheduling.group_policies.urgency import Options, Queue, take, widen
 
 DEGREE_PENALTY = 1e-6
 """What a GPU of a request's group subtracts from the worth of running it: fewer GPUs are preferred."""

@@ -14,7 +14,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
-from mezzotint.sim.scheduling.group_policies.urgency import take
+from mezzotint.sim.scheduling.group_policies.urgency import Options, take
 
 ON_TIME = 1000.0
 """Reward of a request that meets its deadline (BIG_ON of efficient_ilp.py)."""
@@ -30,10 +30,6 @@ PARTITIONS: tuple[tuple[tuple[str, ...], ...], ...] = (
     ((TEXT_ENCODER,), (DENOISER,), (VAE,)),
 )
 """Every division of the components into pools, those with the fewest pools first."""
-
-
-Options = list[tuple[int, float]]
-"""Parallel degrees of a waiting request, 1 among them and first, each with the seconds that are left on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +168,7 @@ class TridentServe(GroupPolicy):
     _run: Run = field(init=False, repr=False)
     _view: StageView = field(init=False, repr=False)
     _waiting: dict[str, dict[Progress, Options]] = field(init=False, repr=False)
-    """Component -> waiting request -> its options."""
+    """Component -> waiting request -> its options, of which 1 GPU is the first."""
     _pool_of_gpu: list[tuple[str, ...]] = field(init=False, default_factory=list, repr=False)
     _divided_s: float = field(init=False, default=-inf, repr=False)
     _work_s: dict[str, float] = field(init=False, default_factory=dict, repr=False)

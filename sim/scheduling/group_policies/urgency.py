@@ -8,6 +8,9 @@ from mezzotint.sim.core.progress import Progress
 Urgency = tuple[float, float, int]
 """Order of urgency: deadline, then arrival, then order of submission."""
 
+Options = list[tuple[int, float]]
+"""Parallel degrees, ascending, each with the estimated seconds that are left of a request on it."""
+
 
 def urgency(progress: Progress) -> Urgency:
     """Return the key of the order of deadlines; the smallest is the most urgent."""
