@@ -45,7 +45,6 @@ class Pool:
         gpus: its GPUs; ``idle`` are those without work and batch, ascending.
         queue: the requests that wait, first come first served.
         joining: the requests that wait to join a batch, first come first served.
-        batches: its batches.
     """
 
     components: tuple[str, ...]

@@ -61,7 +61,6 @@ class GroupQueue:
     A waiting normal request preempts a running tail at its next step boundary. A normal request is never preempted.
 
     Attributes:
-        gpus: its GPUs.
         index: its index among the groups, for ties.
         normals, tails: its queue.
         running: the request on its GPUs.
