@@ -207,6 +207,11 @@ class Progress:
         return self.stage.steps - self.left
 
     @property
+    def last_gpus(self) -> tuple[int, ...]:
+        """The GPUs of ``group``; empty before its first stage."""
+        return () if self.group is None else self.group.gpus
+
+    @property
     def batch_key(self) -> tuple[object, ...] | None:
         """Stage, model and size, which all requests of a batch share; None if this one runs alone.
 

@@ -76,7 +76,7 @@ class EarliestDeadline(GroupPolicy):
         launches = []
         for progress, degree in chosen.items():
             stays = self.one_gpu_stages == "stay" or progress.stage.max_degree != 1
-            gpus = take(progress, degree, idle, stays)
+            gpus = take(degree, idle, progress.last_gpus if stays else ())
             launches.append(Launch(progress, gpus, min(self.steps, progress.left), every=self.steps))
         return launches
 

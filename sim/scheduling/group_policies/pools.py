@@ -10,6 +10,7 @@ from mezzotint.sim.core.errors import ConfigError
 from mezzotint.sim.core.plan import DENOISER, TEXT_ENCODER, VAE
 from mezzotint.sim.core.progress import Progress
 from mezzotint.sim.protocols import GroupPolicy, Launch, Run, StageView
+from mezzotint.sim.scheduling.group_policies.urgency import take
 
 COMPONENTS = TEXT_ENCODER, DENOISER, VAE
 
@@ -177,8 +178,7 @@ class Pools(GroupPolicy):
     def at_boundary(self, progress: Progress, now_s: float) -> None:
         batch = self._batch_of.get(progress)
         if batch is None:
-            assert progress.group is not None
-            gpus = progress.group.gpus
+            gpus = progress.last_gpus
             self._of_gpu[gpus[0]].free(gpus)
         else:
             gpus, batch.is_launched = batch.gpus, False
@@ -283,14 +283,8 @@ class Pools(GroupPolicy):
 
     def _take(self, pool: Pool, progress: Progress) -> tuple[int, ...]:
         """Take GPUs for ``progress``: those that it ran on if they fit, else the lowest; none if too few."""
-        idle, last, degree = pool.idle, progress.group, self._degree(progress)
-        if degree > len(idle):
-            return ()
-        kept = () if last is None else last.gpus[:degree]
-        gpus = kept if len(kept) == degree and set(kept) <= set(idle) else tuple(idle[:degree])
-        for gpu in gpus:
-            idle.remove(gpu)
-        return gpus
+        degree = self._degree(progress)
+        return () if degree > len(pool.idle) else take(degree, pool.idle, progress.last_gpus[:degree])
 
 
 def _size(batch: Batch) -> int:

@@ -205,17 +205,12 @@ class PreemptClass(GroupPolicy):
         self._late_divisor.pop(progress, None)
         self._waiting_worth = None
         if progress.left:
-            self._stopped.setdefault(self._last(progress).mask, {})[progress] = None
+            self._stopped.setdefault(group_of(progress.last_gpus).mask, {})[progress] = None
             self._new_at_boundary.append(progress)
             if self.give_way == "pause" and progress in self._preemptible:
                 self._pausable[progress] = None
         else:  # the decision at its last boundary sees neither the request nor, before ``ended``, its debt
             self._urgent -= size_of(progress.request) in self.urgent_sizes
-
-    def _last(self, progress: Progress) -> Group:
-        """Return the group of the request's last launch."""
-        assert progress.group is not None
-        return group_of(progress.group.gpus)
 
     def _remove_stopped(self, last: int, progress: Progress) -> None:
         """Remove a request from ``_stopped``, whose last GPUs have the mask ``last``."""
@@ -262,7 +257,7 @@ class PreemptClass(GroupPolicy):
             for progress in stopped:
                 gives_way = is_pressed and progress in self._preemptible
                 if not (gives_way and self._is_paused(progress, now_s)):
-                    last = self._last(progress)
+                    last = group_of(progress.last_gpus)
                     groups = self._eligible(last, idle, gives_way and self.give_way == "demote")
                     offers.append((progress, self._candidates(progress, last, groups, now_s)))
         # Of selections worth the same the first found stays: priority and deadline decide ties
@@ -277,7 +272,7 @@ class PreemptClass(GroupPolicy):
         self._paused_since_s.pop(progress, None)
         self._pausable.pop(progress, None)
         if progress.group is not None:
-            self._remove_stopped(self._last(progress).mask, progress)
+            self._remove_stopped(group_of(progress.last_gpus).mask, progress)
         else:
             new = self._new[self._cost_class[progress]]
             del new[bisect_left(new, (self._order[progress],))]

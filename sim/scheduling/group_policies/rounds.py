@@ -93,7 +93,7 @@ class Rounds(GroupPolicy):
             if cost.step_s:
                 within = cost.steps_in(self._tick_s - now_s, progress.done, progress.stage.steps)
                 steps = floor(within + TOLERANCE)
-            launches.append(Launch(progress, take(progress, degree, idle), max(1, min(progress.left, steps))))
+            launches.append(Launch(progress, take(degree, idle, progress.last_gpus), max(1, min(progress.left, steps))))
             self._waiting.leave(progress)
             del self._options[progress]
             self._in_time.pop(progress.submission_index, None)

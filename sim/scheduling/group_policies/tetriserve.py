@@ -509,7 +509,7 @@ class TetriServe(GroupPolicy):
     def _place(self, chosen: dict[Progress, tuple[int, int]], idle: list[int]) -> dict[Progress, tuple[int, ...]]:
         """Return the GPUs of each request of ``chosen``: those of its last round if it keeps them, else the lowest."""
         free, groups = dict.fromkeys(idle), dict[Progress, tuple[int, ...]]()
-        last = {progress: progress.group.gpus for progress in chosen if self.placement and progress.group is not None}
+        last = {progress: progress.last_gpus if self.placement else () for progress in chosen}
         for progress, gpus in last.items():
             if len(gpus) == chosen[progress][0] and all(gpu in free for gpu in gpus):
                 groups[progress] = gpus
@@ -517,7 +517,7 @@ class TetriServe(GroupPolicy):
                     del free[gpu]
         for progress, (degree, _) in chosen.items():
             if progress not in groups:
-                kept = [gpu for gpu in last.get(progress, ()) if gpu in free]
+                kept = [gpu for gpu in last[progress] if gpu in free]
                 groups[progress] = tuple(sorted([*kept, *(gpu for gpu in free if gpu not in kept)][:degree]))
                 for gpu in groups[progress]:
                     del free[gpu]

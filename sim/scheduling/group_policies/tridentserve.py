@@ -276,7 +276,7 @@ class TridentServe(GroupPolicy):
         for (progress, _), degree in zip(waiting, self._choose(waiting, len(idle), now_s), strict=True):
             if degree:
                 del self._waiting[progress.stage.component][progress]
-                launches.append(Launch(progress, take(progress, degree, idle), progress.left))
+                launches.append(Launch(progress, take(degree, idle, progress.last_gpus), progress.left))
         return launches
 
     def _choose(self, waiting: Sequence[tuple[Progress, Options]], gpus: int, now_s: float) -> list[int]:

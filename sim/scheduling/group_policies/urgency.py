@@ -30,16 +30,9 @@ class Queue(list[tuple[Urgency, Progress]]):
         del self[bisect_left(self, (urgency(progress),))]
 
 
-def take(progress: Progress, degree: int, idle: list[int], stays: bool = True) -> tuple[int, ...]:
-    """Take ``degree`` GPUs from ``idle``: its previous ones if it ``stays`` and can, else those of lowest number.
-
-    A request can stay if its previous GPUs are ``degree`` many and all idle.
-    """
-    last = progress.group if stays else None
-    if last is not None and len(last.gpus) == degree and all(gpu in idle for gpu in last.gpus):
-        gpus = last.gpus
-    else:
-        gpus = tuple(idle[:degree])
+def take(degree: int, idle: list[int], kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Take ``degree`` GPUs from ``idle``: those of ``kept`` if they are so many and all idle, else the lowest."""
+    gpus = kept if len(kept) == degree and all(gpu in idle for gpu in kept) else tuple(idle[:degree])
     for gpu in gpus:
         idle.remove(gpu)
     return gpus
