@@ -322,10 +322,7 @@ class PreemptClass(GroupPolicy):
         return offers
 
     def _idle(self) -> int:
-        idle = 0
-        for gpu, claims in enumerate(self._view.claimed):
-            if not claims:
-                idle |= 1 << gpu
+        idle = sum(1 << gpu for gpu in self._view.idle())
         for former_group in self._former_groups.values():
             idle &= ~former_group
         return idle
