@@ -260,10 +260,10 @@ def _times(summary: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         known = "measured as it ran" if row["basis"] == "live" else f"error {UNKNOWN}"
         if error is not None:
             known = f"known to {percent(error)}"
-        untimed = [UNTIMED.get(stage, stage) for stage in row.get("untimed") or ()]
-        # Without a time of the decoding either, all that a request takes is in its steps.
-        whole = "the steps" if UNTIMED["vae_decode"] in untimed else "other stages"
-        inside = f" ({' and '.join(untimed)} inside {whole})" if untimed else ""
+        untimed = row.get("untimed") or ()
+        # Where the decoding has seconds, text encoding may be inside them: what was fitted to a log is.
+        where = "the steps" if "vae_decode" in untimed else "other stages"
+        inside = f" ({' and '.join(UNTIMED.get(stage, stage) for stage in untimed)} inside {where})" if untimed else ""
         found.append(f"{basis}{f' ({whence})' if whence else ''}, {known}{inside}")
     if (config.get("backend") or {}).get("service") == "trace":
         return "the trace's own seconds for each request"

@@ -230,7 +230,7 @@ class _Catalogue:
         if self._wants_all:
             return family
         if there := [name for name in self._variants if name in self._profiles[kind]]:
-            return f"{family} on {kind}, but of {', '.join(there)}, which --gpu {kind} alone plans"
+            return f"{family} on {kind}, which has one of {', '.join(there)}: give --gpu {kind} alone to plan that"
         way = way_on(self._gpus[kind].name, self._variants, self._folders, "--assume ")
         return f"{family} on {kind}; {way}"
 

@@ -138,7 +138,7 @@ def cost(axis: Axis, place: int, scale: int = 1) -> tuple[float, float]:
             bytecodes.start(sys._getframe(1))
 
     def count(ended: int) -> None:
-        # Of a tenth of the requests: counting takes fifty times as long as running.
+        # Of a twentieth of the requests: counting takes far longer than running.
         if run.arrived + ended >= 1.6 * requests:
             bytecodes.stop(run.arrived + ended - marks[-1][0])
             run.progress = None

@@ -86,7 +86,7 @@ def is_access(record: Mapping[str, Any]) -> bool:
 
 
 def _server(record: Mapping[str, Any]) -> tuple[Mapping[str, str], str | None] | None:
-    """Return the fields of the server that wrote ``record``, and which holds the request; None if it is not known."""
+    """Return the field names of the server that wrote ``record``, and the field with the request; None if unknown."""
     if isinstance(record.get("request"), dict) and str(record.get("logger")).startswith("http.log.access"):
         return CADDY, "request"
     if {"StartUTC", "RequestMethod"} <= record.keys():

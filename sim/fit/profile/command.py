@@ -71,11 +71,11 @@ def log(
     profile = fit_profile(recent)
     cells = measure_cells(held_out, backend(profile), model, min_requests)
     accuracy = accuracy_text(cells)
-    checked = {"validation": f"{accuracy}; held out: the last fifth of the log, {later}"}
+    validation, error = f"{accuracy}; held out: the last fifth of the log, {later}", None
     if cells:
-        checked["validation"] += "; service_error: the worst cell"
-    error = round(max(cell.error for cell in cells), 3) if cells else None
-    profile = profile.model_copy(update={**checked, "service_error": error})
+        validation += "; service_error: the worst cell"
+        error = round(max(cell.error for cell in cells), 3)
+    profile = profile.model_copy(update={"validation": validation, "service_error": error})
     write(profile, path)
     if page is not None:
         text = render(

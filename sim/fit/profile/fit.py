@@ -1,5 +1,6 @@
 """Fit of a profile to a log: seconds affine in the steps for each size, and their scatter."""
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +18,8 @@ MIN_CELL, MIN_SIZE, MIN_SCATTER = 20, 40, 1000
 RATIO = 1.2
 """Largest ratio of the typical seconds of requests whose scatter is measured together."""
 
-MEDIAN = 1.2533
-"""Standard error of a normal sample's median over that of its mean, the root of pi / 2."""
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
+"""Standard error of a normal sample's median over that of its mean."""
 
 PROBABILITIES = (
     0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925,
@@ -26,13 +27,13 @@ PROBABILITIES = (
 )  # fmt: skip
 """Dense where seconds rise fast: the slow tenth."""
 
-UNTOLD = (
+NO_FIXED_PART = (
     "the seconds outside the steps are not told apart, since no size has numbers of steps that differ enough: all are "
     "in the steps, and count as saved where a cache skips steps"
 )
 """Note of a profile without ``vae_decode``."""
 
-TOLD = "vae_decode is all that does not depend on the steps"
+FIXED_PART = "vae_decode is all that does not depend on the steps"
 """Note of a profile with it."""
 
 Floats = NDArray[np.float64]
@@ -59,8 +60,8 @@ def fit(
             size.
     """
     pixels = seen["pixels"].to_numpy()
-    told = _fit_fixed(seen, min_cell)
-    fixed = np.zeros(1) if told is None else told
+    fitted = _fit_fixed(seen, min_cell)
+    fixed = np.zeros(1) if fitted is None else fitted
     sizes, step_s = _fit_steps(seen, fixed, min_size)
     typical_s = np.polyval(fixed, pixels) + seen["steps"].to_numpy() * np.interp(pixels, sizes, step_s)
     shape_of: dict[int, tuple[int, int, int]] = {}  # the most common one of so many pixels, the smallest of ties
@@ -78,11 +79,11 @@ def fit(
         gpu=gpu,
         source=source,
         basis="measured",
-        notes="; ".join(filter(None, [notes, UNTOLD if told is None else TOLD])),
+        notes="; ".join(filter(None, [notes, NO_FIXED_PART if fitted is None else FIXED_PART])),
         step=list(map(point, sizes.tolist(), step_s.tolist())),
         vae_decode=[
             point(size, max(float(np.polyval(fixed, size)), 1e-6), confirmed=True)  # what is left may be nothing
-            for size in (dict.fromkeys(sizes[[0, -1]].tolist()) if told is not None else ())
+            for size in (() if fitted is None else dict.fromkeys(sizes[[0, -1]].tolist()))
         ],
         scatter=_scatter(seen["seconds"].to_numpy() / typical_s, typical_s),
     )
@@ -104,7 +105,7 @@ def _fit_fixed(seen: pd.DataFrame, min_cell: int) -> Floats | None:
         if len(cells) >= 3 and steps[-1] >= 2 * steps[0]:
             wide.append((size, np.polyfit(steps, cells["median"], 1, w=np.sqrt(cells["size"]))[1], weight))
         elif len(cells) >= 2:
-            errors = MEDIAN * cells["std"] / np.sqrt(cells["size"])
+            errors = MEDIAN_ERROR * cells["std"] / np.sqrt(cells["size"])
             errors = np.maximum(errors, 1e-6 * cells["median"])  # all may be equal
             (_, fixed_s), covariance = np.polyfit(steps, cells["median"], 1, w=1 / errors, cov="unscaled")
             if np.sqrt(covariance[1, 1]) <= TOLERANCE * cells["median"].mean():

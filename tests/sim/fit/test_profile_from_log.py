@@ -10,7 +10,7 @@ from mezzotint.backends.profile import read
 from mezzotint.sim.cli import main
 from mezzotint.sim.fit.profile.cells import Cell, judge_windows, longest, measure_cells, split
 from mezzotint.sim.fit.profile.command import backend
-from mezzotint.sim.fit.profile.fit import MIN_SCATTER, TOLD, UNTOLD, fit
+from mezzotint.sim.fit.profile.fit import FIXED_PART, MIN_SCATTER, NO_FIXED_PART, fit
 from mezzotint.sim.fit.profile.observed import first_arrival, observe, period
 from mezzotint.traces.table.trace import Trace, make, write
 from tests.sim.fit.measured.lab import served
@@ -125,7 +125,7 @@ def test_fixed_seconds_are_fitted_on_sizes_with_several_step_counts() -> None:
     for few in (several[:2], [several[0], (50, 100, 12, 2.2), (50, 100, 15, 2.5)]):
         close = fit(seen(*few, (50, 200, 50, 16.0)), gpu="g", model="m", source="s")
         assert [point.seconds for point in close.vae_decode] == pytest.approx([1.0, 1.0])
-        assert close.notes == TOLD
+        assert close.notes == FIXED_PART
 
 
 @pytest.mark.parametrize(("steps", "scatter"), [([28], 0.01), ([28, 30], 0.05), ([20, 30], 0.8)])
@@ -134,7 +134,7 @@ def test_fixed_seconds_that_the_log_cannot_tell_apart_are_said(steps: list[int],
     rows = [(1, 100, count, (1 + 0.1 * count) * np.exp(rng.normal(0.0, scatter))) for count in steps for _ in range(40)]
     profile = fit(seen(*rows), gpu="g", model="m", source="s", notes="mine")
     assert profile.vae_decode == []
-    assert profile.notes == f"mine; {UNTOLD}"
+    assert profile.notes == f"mine; {NO_FIXED_PART}"
 
 
 @pytest.mark.parametrize("steps", [(20, 30), (28, 50)])

@@ -246,7 +246,10 @@ def test_kind_with_another_variant_of_the_model_says_how_it_is_planned(tmp_path:
     traffic = find_traffic(asked)
     found, notes = find_candidates(asked, traffic, list(traffic.words))
     assert {one.models for one in found} == {"sdxl-mlperf"}
-    assert any("on h100-diffusers, but of sdxl, which --gpu h100-diffusers alone plans" in note for note in notes)
+    assert any(
+        "on h100-diffusers, which has one of sdxl: give --gpu h100-diffusers alone to plan that" in note
+        for note in notes
+    )
     alone, _ = candidates(tmp_path, "sdxl", "h100-diffusers", design=["vanilla"])
     assert {(one.gpu, one.models) for one in alone} == {("h100-diffusers", "sdxl")}
 
